@@ -22,7 +22,7 @@ const TURN: Duration = Duration::from_secs(120);
 /// What one task sees.
 pub(super) struct TaskEnvironment {
     manager: Arc<BlockManager>,
-    /// The number of its stage's code, as [`StreamId::Code`](super::protocol::StreamId::Code) has it.
+    /// The number of its stage's code, as [`StreamId::Code`] has it.
     code: u64,
     task: TaskId,
     /// Where map outputs lie must be known at least as of this.
