@@ -80,6 +80,7 @@ fn certificates_of_strangers_for_other_hosts_and_no_tls_at_all_are_refused() {
             let error = client.lookup::<Ask>(&server.address()).await.unwrap_err();
             assert!(matches!(error, RpcError::Handshake { .. }), "{error}");
             assert!(error.is_lasting(), "{error}");
+            server.diary.wait_for("start", 1).await;
             assert_eq!(server.diary.lines(), ["start Scribe"]);
             error.to_string()
         };
