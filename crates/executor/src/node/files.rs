@@ -166,7 +166,12 @@ impl BlockManager {
         Ok(true)
     }
 
-    fn fetch_file(&self, file: &ServedFile, root: &Path, kill: &KillSwitch) -> Result<(), FetchError> {
+    fn fetch_file(
+        &self,
+        file: &ServedFile,
+        root: &Path,
+        kill: &KillSwitch,
+    ) -> Result<(), FetchError> {
         let name = Path::new(&file.name);
         if name.file_name() != Some(name.as_os_str()) {
             let reason = format!("{:?} is no name of a file", file.name);

@@ -9,8 +9,8 @@ use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::backoff::Backoff;
 use super::claims::Claims;
-use super::failures::{FailureWindow, Nodes};
 use super::deletions::Deletions;
+use super::failures::{FailureWindow, Nodes};
 use super::kept::KeptPods;
 use super::observer::Observer;
 use super::slots::Slots;
@@ -377,7 +377,9 @@ impl Allocator {
             self.observer.due(&self.options.deadlines, gate),
             self.claims.due(&self.options.deadlines, gate),
             self.told.due(self.options.shortage_ms).filter(|_| self.is_alive()),
-            self.slots.may_create_until().filter(|_| self.state == AllocatorState::Stopping(Closing::Answers)),
+            self.slots
+                .may_create_until()
+                .filter(|_| self.state == AllocatorState::Stopping(Closing::Answers)),
             self.patience_due(turn.now).map(|due| due.max(self.judges_from)),
         ];
         // What is due and cannot be done now waits for another event; a moment is waited for at least.
@@ -463,7 +465,8 @@ impl Allocator {
 
     /// Whether there may be pods that the API server has not been told to end, or not heard to be.
     pub fn may_leave_pods(&self) -> bool {
-        let known = matches!(self.state, AllocatorState::Stopping(Closing::Listed) | AllocatorState::Over);
+        let known =
+            matches!(self.state, AllocatorState::Stopping(Closing::Listed) | AllocatorState::Over);
         !(known && self.deletions.all_accepted())
     }
 

@@ -91,8 +91,10 @@ impl Deletions {
         lost_ms: u64,
         once: bool,
     ) -> Vec<(PodName, PodUid, bool)> {
-        let due =
-            self.deletions.iter_mut().filter(|(_, deletion)| deletion.next <= now && !(once && deletion.asked));
+        let due = self
+            .deletions
+            .iter_mut()
+            .filter(|(_, deletion)| deletion.next <= now && !(once && deletion.asked));
         let taken = due.map(|(uid, deletion)| {
             (deletion.next, deletion.asked) = (now.plus_ms(lost_ms), true);
             (deletion.name.clone(), uid.clone(), deletion.force)
@@ -139,8 +141,9 @@ impl Deletions {
     /// All that are there at a version.
     pub(super) fn close_missing(&mut self, there: &BTreeSet<PodUid>, version: Version) -> bool {
         let before = self.deletions.len();
-        self.deletions
-            .retain(|uid, deletion| there.contains(uid) || deletion.version > version || deletion.unseen);
+        self.deletions.retain(|uid, deletion| {
+            there.contains(uid) || deletion.version > version || deletion.unseen
+        });
         self.deletions.len() < before
     }
 

@@ -1,6 +1,6 @@
 //! When to list and to watch, and what becomes of answers.
 
-use super::core::{Allocator, AllocatorEffect, Change, Closing, AllocatorState, PodList, Turn};
+use super::core::{Allocator, AllocatorEffect, AllocatorState, Change, Closing, PodList, Turn};
 use super::observer::{Ask, Judged};
 use crate::api::ApiError;
 use crate::mutant::Mutant;

@@ -37,7 +37,9 @@ impl fmt::Display for ClientError {
             ClientError::Connection(error) => write!(f, "{error}"),
             ClientError::Refused(message) => write!(f, "it refused a request: {message}"),
             ClientError::Nonsense => f.write_str("it answered something else than etcd does"),
-            ClientError::Deposed => f.write_str("this master's lease is over, or another one leads"),
+            ClientError::Deposed => {
+                f.write_str("this master's lease is over, or another one leads")
+            }
         }
     }
 }
@@ -175,7 +177,10 @@ fn connect_to_any(
 fn read(answer: &[u8]) -> Result<Value, ClientError> {
     let text = std::str::from_utf8(answer).map_err(|_| ClientError::Nonsense)?;
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| {
-        ClientError::Connection(io::Error::new(io::ErrorKind::UnexpectedEof, "the answer was cut off"))
+        ClientError::Connection(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the answer was cut off",
+        ))
     })?;
     let status = head.split_whitespace().nth(1).ok_or(ClientError::Nonsense)?;
     let value: Option<Value> = serde_json::from_str(body.trim()).ok();

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use self::client::{Client, Server, ClientError, decoded, encoded, number};
+use self::client::{Client, ClientError, Server, decoded, encoded, number};
 pub(super) use self::tls::EtcdTls;
 use super::{Elected, Entry, Recovery, RecoveryError, is_loopback, parts};
 
@@ -259,7 +259,9 @@ impl Recovery for Etcd {
         let renewed = loop {
             let begun = Instant::now();
             match self.prolong() {
-                Err(ClientError::Connection(_)) if begun + PAUSE < until => std::thread::sleep(PAUSE),
+                Err(ClientError::Connection(_)) if begun + PAUSE < until => {
+                    std::thread::sleep(PAUSE)
+                }
                 // It counts from when this was asked.
                 Ok(lease) => break Ok(lease + (begun - asked)),
                 error => break error,

@@ -164,7 +164,11 @@ impl Session {
     }
 
     /// Sends a request once and waits for its answer.
-    fn call(&mut self, kind: i32, body: &dyn Fn(Writer) -> Writer) -> Result<Vec<u8>, SessionError> {
+    fn call(
+        &mut self,
+        kind: i32,
+        body: &dyn Fn(Writer) -> Writer,
+    ) -> Result<Vec<u8>, SessionError> {
         if self.connection.is_none() {
             self.connect()?;
         }
