@@ -53,6 +53,7 @@ fn wrong_and_missing_secrets_are_refused_with_what_to_set() {
         let open = TestServer::open(options()).await;
         let unexpected = refusal(&open, with_secret("the right one")).await;
         assert!(matches!(*unexpected, HandshakeError::NotAuthenticating), "{unexpected}");
+        server.diary.wait_for("start", 1).await;
         assert_eq!(server.diary.lines(), ["start Scribe"], "nothing reached the endpoint");
         serves_only(&server, with_secret("the right one")).await;
     });
