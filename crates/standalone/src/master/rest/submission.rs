@@ -179,7 +179,8 @@ fn settings(
 ) -> Result<Conf, String> {
     let mut conf = Conf::new();
     for (key, value) in &submission.spark_properties {
-        if !NOT_FOR_THE_DRIVER.contains(&key.as_str()) {
+        // A configuration takes names without the blanks around them.
+        if !NOT_FOR_THE_DRIVER.contains(&key.trim()) {
             conf.insert(key, value, Origin::ConfArgument);
         }
     }
