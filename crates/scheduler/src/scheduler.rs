@@ -174,6 +174,10 @@ fn steps(input: SchedulerInput) -> [Option<Step>; 3] {
     [Some(Step::Dag(dag)), Some(Step::Task(task)), Some(Step::Replicate)]
 }
 
+fn ends_a_set(event: &TaskEvent) -> bool {
+    matches!(event, TaskEvent::TaskSetRetired { .. } | TaskEvent::TaskSetCancelled { .. })
+}
+
 fn block_updated(
     location: BlockLocation,
     block: RddBlock,
@@ -194,6 +198,10 @@ pub struct Scheduler {
     tasks: TaskScheduler,
     kinds: BTreeMap<StageRef, TaskSetKind>,
     pending: VecDeque<Step>,
+    /// So many of them end a task set.
+    ending: usize,
+    /// Whether the task scheduler has yet to hear of the input itself.
+    to_come: bool,
     dag_effects: Vec<DagEffect>,
     task_effects: Vec<TaskEffect>,
 }
@@ -205,6 +213,8 @@ impl Scheduler {
             tasks: TaskScheduler::new(tasks),
             kinds: BTreeMap::new(),
             pending: VecDeque::new(),
+            ending: 0,
+            to_come: false,
             dag_effects: Vec::new(),
             task_effects: Vec::new(),
         }
@@ -213,8 +223,11 @@ impl Scheduler {
     /// Takes one input and everything that follows from it.
     pub fn handle(&mut self, now: Tick, input: SchedulerInput, out: &mut Vec<SchedulerEffect>) {
         out.extend(self.announced(now, &input).map(SchedulerEffect::Post));
-        for step in steps(input).into_iter().flatten() {
-            self.pending.push_back(step);
+        let steps = steps(input);
+        let last_of_tasks = steps.iter().rposition(|step| matches!(step, Some(Step::Task(_))));
+        for (index, step) in steps.into_iter().enumerate() {
+            self.to_come = last_of_tasks.is_some_and(|last| index < last);
+            self.pending.extend(step);
             self.settle(now, out);
         }
     }
@@ -242,10 +255,17 @@ impl Scheduler {
         while let Some(step) = self.pending.pop_front() {
             match step {
                 Step::Dag(event) => self.dag.handle(now, event, &mut self.dag_effects),
-                Step::Task(event) if self.ends_more_sets() => {
-                    self.tasks.note(now, event, &mut self.task_effects);
+                Step::Task(event) => {
+                    self.ending -= usize::from(ends_a_set(&event));
+                    // A set that is still to be ended has tasks that may not be computed any more, and an executor whose loss the
+                    // task scheduler has yet to hear of runs none; something may be due that launches them as soon as cores are
+                    // offered.
+                    if self.to_come || self.ending > 0 {
+                        self.tasks.note(now, event, &mut self.task_effects);
+                    } else {
+                        self.tasks.handle(now, event, &mut self.task_effects);
+                    }
                 }
-                Step::Task(event) => self.tasks.handle(now, event, &mut self.task_effects),
                 Step::JobEnded => {
                     let dag = &self.dag;
                     self.tasks.forget_losses(|stage| !dag.jobs_of_stage(stage).is_empty());
@@ -272,17 +292,6 @@ impl Scheduler {
             self.route_dag_effects(out);
             self.route_task_effects(out);
         }
-    }
-
-    /// Whether a set is still to be ended by the same decision: its tasks may not be computed any more, and something may be
-    /// due that launches them as soon as cores are offered.
-    fn ends_more_sets(&self) -> bool {
-        self.pending.iter().any(|step| {
-            matches!(
-                step,
-                Step::Task(TaskEvent::TaskSetRetired { .. } | TaskEvent::TaskSetCancelled { .. })
-            )
-        })
     }
 
     /// Notes what a holder caches; it is told to drop what nobody wants any more.
@@ -356,10 +365,12 @@ impl Scheduler {
                 }
                 DagEffect::CancelTaskSet { stage, reason } => {
                     let cancelled = TaskEvent::TaskSetCancelled { stage, reason };
+                    self.ending += 1;
                     self.pending.extend([Step::Task(cancelled), Step::Forget(stage)]);
                 }
                 DagEffect::RetireTaskSet { stage } => {
                     let retired = TaskEvent::TaskSetRetired { stage };
+                    self.ending += 1;
                     self.pending.extend([Step::Task(retired), Step::Forget(stage)]);
                 }
                 DagEffect::Outside(effect) => {

@@ -9,6 +9,9 @@ use crate::network::CLIENT;
 use crate::plan::SETTLE_MS;
 use crate::world::{Body, Event, Kind, World};
 
+/// Some machines come back only so long after everything has settled.
+pub(crate) const RETURNS_MS: u64 = 60_000;
+
 impl World {
     /// Decommissions a worker. Another one takes its place soon, or when everything has settled.
     pub(crate) fn decommission_some_worker(&mut self) -> Result<(), String> {
@@ -21,7 +24,7 @@ impl World {
         let name = node.id.to_string();
         self.counters.workers_decommissioned += 1;
         let soon = self.now + 500 + self.aside.u64(..5000);
-        let late = self.plan.quiet_at + SETTLE_MS + 60_000;
+        let late = self.plan.quiet_at + SETTLE_MS + RETURNS_MS;
         let at = if self.aside.bool() { soon } else { late };
         self.push(at, Event::Dies { proc: worker, status: ExitStatus::Signal(15) });
         let (from, message) = (Peer(u64::MAX), ToMaster::RequestDecommissionWorkers { name });

@@ -437,14 +437,19 @@ impl World {
                 self.counters.jobs_rolled_back += 1;
                 // An output that rotted may be noticed late, and a job that ends executors takes outputs of others with them.
                 let poisoned = self.plan.apps[node.app].poison.is_some();
-                let disturbed = self.counters.outputs_spoilt > 0 || !last || poisoned;
+                // Another job may compute again what was lost long ago, of an RDD that this one reads from the cache.
+                let beside = node.jobs.values().any(|job| !job.ended);
+                let recomputed = beside && self.counters.executors_lost > 0;
+                let disturbed = self.counters.outputs_spoilt > 0 || !last || poisoned || recomputed;
                 if node.indeterminate.is_empty() || !disturbed {
                     return Err(format!("S20: determinate stages are rolled back: {reason}"));
                 }
             }
-            // A worker that is taken out of the cluster may have been the last good one.
+            // A worker that is taken out of the cluster may have been the last good one, and there may never have been one (L06).
             Err(JobError::Cancelled { reason, .. })
-                if reason.contains("in a row") && self.counters.workers_decommissioned > 0 =>
+                if reason.contains("in a row")
+                    && (self.counters.workers_decommissioned > 0
+                        || self.plan.bad_place.is_some()) =>
             {
                 self.counters.jobs_failed += 1;
             }

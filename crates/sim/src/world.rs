@@ -16,6 +16,7 @@ use firesteel_types::{Host, TaskId};
 
 use crate::cached::{BlockMessage, Copying};
 use crate::clock::{Clock, Machine, Walls};
+use crate::decommission::RETURNS_MS;
 use crate::driver::DriverNode;
 use crate::network::{CLIENT, Connection, Message};
 use crate::nodes::{ExecutorNode, MasterNode, WorkerNode};
@@ -369,7 +370,9 @@ impl World {
 
     /// Runs to the end, or to the first broken rule.
     pub(crate) fn run(mut self) -> Result<Run, String> {
-        let deadline = self.plan.quiet_at + DEADLINE_MS;
+        // Who waits for the machines that come back late has as long from then on.
+        let waits = if self.plan.decommissions.is_empty() { 0 } else { RETURNS_MS };
+        let deadline = self.plan.quiet_at + DEADLINE_MS + waits;
         while let Some(Reverse(Entry { at, sequence, event })) = self.queue.pop() {
             self.now = at;
             if at > deadline {

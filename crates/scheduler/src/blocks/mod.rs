@@ -247,11 +247,13 @@ impl BlockMaster {
     }
 
     /// How many hold a partition beside `holder`, and who else may. Who asks is about to make replicas: should it be lost before
-    /// anybody heard that it holds the partition, those replicas need somebody else who makes the rest.
+    /// anybody heard that it holds the partition, those replicas need somebody else who makes the rest. Nobody makes replicas for
+    /// one that was lost before it asked: what it holds does not count, so the rest would be missing.
     pub(crate) fn peers(&mut self, holder: BlockLocation, block: RddBlock) -> Peers {
-        if self.has_holder(holder) {
-            self.cached.replicating(holder, block);
+        if !self.has_holder(holder) {
+            return Peers::default();
         }
+        self.cached.replicating(holder, block);
         replicas::peers(holder, block, &self.holders(block), &self.holders)
     }
 

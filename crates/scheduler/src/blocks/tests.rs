@@ -117,6 +117,9 @@ fn replicas_go_to_other_hosts_first_and_to_all_executors_in_turn() {
         assert_eq!(master.peers(at(0), block(partition)), rest, "who has one is not asked");
     }
     assert_eq!(first.len(), 4, "all of the other host get some");
+    master.remove_holder(at(0));
+    let none = Peers::default();
+    assert_eq!(master.peers(at(0), block(7)), none, "nobody would make the rest of its replicas");
 }
 
 #[test]

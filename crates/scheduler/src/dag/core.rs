@@ -252,7 +252,7 @@ impl DagScheduler {
         first.map(|job| job.properties.clone()).unwrap_or_default()
     }
 
-    fn missing_partitions(&self, stage: &Stage) -> Vec<u32> {
+    pub(super) fn missing_partitions(&self, stage: &Stage) -> Vec<u32> {
         match &stage.kind {
             StageKind::Result { wanted, .. } => wanted.keys().copied().collect(),
             StageKind::ShuffleMap { shuffle, .. } => self.blocks.outputs().missing(*shuffle),

@@ -151,10 +151,17 @@ impl DagScheduler {
         attempt: StageRef,
         cause: TaskSetFailure,
     ) {
-        let known = self.stages.get(&attempt.stage).filter(|stage| stage.is_latest(attempt));
-        // A task that took its executor along has retired its own attempt, if that executor had outputs it read.
-        let by_task = matches!(cause, TaskSetFailure::TaskFailed { .. });
-        if !known.is_some_and(|stage| stage.is_running() || by_task && !stage.is_idle()) {
+        let known = self.stages.get(&attempt.stage).filter(|stage| !stage.is_idle());
+        let stands = known.is_some_and(|stage| match &cause {
+            _ if stage.is_latest(attempt) && stage.is_running() => true,
+            // Executors that a task took along count against it over all attempts of its stage: the last one may be told of an
+            // attempt that it retired itself, because the executor had outputs it read, and others may have taken over since.
+            TaskSetFailure::TaskFailed { partition, .. } => {
+                self.missing_partitions(stage).contains(partition)
+            }
+            TaskSetFailure::Unschedulable { .. } => false,
+        });
+        if !stands {
             return;
         }
         let reason = describe(&cause);
@@ -185,7 +192,7 @@ impl DagScheduler {
         error: impl Fn(JobId, String) -> JobError,
     ) {
         self.end_attempt(turn, id, Some(reason), Leftover::Cancel);
-        let name = self.stage_mut(id).described();
+        let name = self.stages[&id].described(&self.blocks);
         for job in self.jobs_of_stage(id) {
             self.end_job(turn, job, Err(error(job, name.clone())));
         }

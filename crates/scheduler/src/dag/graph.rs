@@ -7,7 +7,7 @@
 //!                  shuffle 0               shuffle 1
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use firesteel_types::event::StageRdd;
@@ -80,23 +80,30 @@ pub(super) fn cut(root: &Arc<RddInfo>) -> Cut {
 }
 
 /// Where the RDDs between this one and the nearest shuffles behind it were made, each place once and `known` left out; of many
-/// those that are nearest.
-pub(super) fn steps(root: &Arc<RddInfo>, known: &str) -> Vec<String> {
+/// those that are nearest, on all branches alike. What is cached as a whole was not computed again, nor what lies behind it.
+pub(super) fn steps(root: &Arc<RddInfo>, known: &str, blocks: &BlockMaster) -> Vec<String> {
     const MOST: usize = 8;
     const LOOKS: usize = 1000;
-    let (mut steps, mut looks) = (Vec::new(), 0);
-    let enter = |rdd: &Arc<RddInfo>| {
-        if steps.len() > MOST || looks == LOOKS {
-            return false;
-        }
-        looks += 1;
+    let mut steps = Vec::new();
+    let mut seen = BTreeSet::from([root.id]);
+    let mut todo = VecDeque::from([Arc::clone(root)]);
+    for _ in 0..LOOKS {
+        let Some(rdd) = todo.pop_front().filter(|_| steps.len() <= MOST) else { break };
         let step = rdd.call_site.to_string();
         if step != known && !steps.contains(&step) {
             steps.push(step);
         }
-        true
-    };
-    walk(root, enter, |_, _| {});
+        if blocks.covers(&rdd) {
+            continue;
+        }
+        for dependency in rdd.reads().iter() {
+            if let Dependency::Narrow { rdd: parent, .. } = dependency
+                && seen.insert(parent.id)
+            {
+                todo.push_back(Arc::clone(parent));
+            }
+        }
+    }
     if steps.len() > MOST {
         steps.truncate(MOST);
         steps.push("and others".to_owned());

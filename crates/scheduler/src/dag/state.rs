@@ -11,7 +11,7 @@ use firesteel_types::{
 };
 
 use super::graph::{self, Cut};
-use crate::blocks::Generations;
+use crate::blocks::{BlockMaster, Generations};
 
 /// A job that has not ended.
 pub(super) struct Job {
@@ -171,8 +171,8 @@ impl Stage {
     }
 
     /// Its name and the places of what it computes: where in the program to look when it fails.
-    pub(super) fn described(&self) -> String {
-        let steps = graph::steps(&self.rdd, &self.name);
+    pub(super) fn described(&self, blocks: &BlockMaster) -> String {
+        let steps = graph::steps(&self.rdd, &self.name, blocks);
         if steps.is_empty() {
             return self.name.to_string();
         }

@@ -596,6 +596,30 @@ fn a_task_set_nothing_can_run_aborts_with_the_reason_and_that_of_an_old_attempt_
 }
 
 #[test]
+fn what_a_task_did_in_all_attempts_aborts_its_stage_whichever_of_them_it_is_told_of() {
+    let (mut bench, _rdd) = reducing();
+    let lost = |partition| DagEvent::TaskSetFailed {
+        stage: stage_ref(1, 0),
+        cause: TaskSetFailure::TaskFailed {
+            partition,
+            attempts: 4,
+            failure: TaskFailure::ExecutorLost {
+                executor: ExecutorId(5),
+                caused_by_app: true,
+                reason: "it is silent".into(),
+            },
+        },
+    };
+    bench.fail((1, 0), fetch_failure(0, 1, 5));
+    bench.tick(200);
+    bench.succeed((0, 1), 0, 1);
+    bench.succeed((1, 1), 0, 1);
+    assert_eq!(bench.send(lost(0)), NOTHING, "its result came from another attempt");
+    let lines = bench.send(lost(1));
+    assert!(lines.iter().any(|line| line.starts_with("end job 0 aborted")), "{lines:?}");
+}
+
+#[test]
 fn a_stage_that_fails_says_where_in_the_program_its_steps_are() {
     let mut graph = Graph::default();
     let source = graph.source(1);
@@ -626,6 +650,34 @@ fn a_stage_that_fails_says_where_in_the_program_its_steps_are() {
         error.contains(&format!("({ACTION}, of {}, and others)", nearest.join(", "))),
         "{error}"
     );
+}
+
+#[test]
+fn the_steps_of_a_stage_are_told_of_all_its_branches_and_not_behind_what_is_cached() {
+    let mut graph = Graph::default();
+    let (source, cached) = (graph.source(1), graph.source(1));
+    let of_line = |line| CallSite { line, ..source.call_site };
+    let made =
+        |line, parents| Arc::new(RddInfo::new(RddId(line), "TestRDD", of_line(line), 1, parents));
+    let one = |rdd: &Rdd| narrow(rdd, NarrowMapping::OneToOne);
+    let mut long = Arc::clone(&source);
+    for line in 9001..=9010 {
+        long = made(line, vec![one(&long)]);
+    }
+    let kept = made(9100, vec![one(&cached)]);
+    kept.storage_level.set(StorageLevel::MEMORY_ONLY);
+    let short = made(9101, vec![one(&kept)]);
+    let zipped = made(9200, vec![one(&long), one(&short)]);
+    let mut bench = Bench::new();
+    bench.cache(&kept, 0, 1, true);
+    bench.submit(0, &zipped);
+    let failure = TaskFailure::Error { message: "disk full".into() };
+    let cause = TaskSetFailure::TaskFailed { partition: 0, attempts: 4, failure };
+    let failed = DagEvent::TaskSetFailed { stage: stage_ref(0, 0), cause };
+    let error = bench.send(failed).pop().unwrap();
+    let lines: Vec<u32> = [9200, 9010, 9101, 9009, 9100, 9008, 9007, 9006].into();
+    let nearest: Vec<String> = lines.into_iter().map(|line| of_line(line).to_string()).collect();
+    assert!(error.contains(&format!("of {}, and others)", nearest.join(", "))), "{error}");
 }
 
 #[test]
