@@ -47,7 +47,7 @@ impl Checksum {
     #[inline]
     pub(crate) fn see(&mut self, reader: u32, encoded: &[u8], records: u64) {
         match self.of_records {
-            true => self.add(FixedState::with_seed(u64::from(reader)).hash_one(encoded)),
+            true => self.add(hashed(scattered(reader), encoded)),
             false => self.add(scattered(reader).wrapping_mul(records)),
         }
     }
@@ -69,6 +69,44 @@ impl Checksum {
     }
 }
 
+/// The hash of a record. Most are a number or two: for those it takes a multiplication, because a job has to hash all that it
+/// writes.
+#[inline]
+fn hashed(seed: u64, encoded: &[u8]) -> u64 {
+    let (first, last) = match encoded.len() {
+        9..=16 => (leading::<8>(encoded), trailing::<8>(encoded)),
+        4..=8 => (leading::<4>(encoded), trailing::<4>(encoded)),
+        1..=3 => (
+            leading::<1>(encoded) | u64::from(encoded[encoded.len() / 2]) << 8,
+            trailing::<1>(encoded),
+        ),
+        0 => (0, 0),
+        _ => return FixedState::with_seed(seed).hash_one(encoded),
+    };
+    let length = encoded.len() as u64;
+    let product = u128::from(first ^ seed) * u128::from(last ^ seed.rotate_left(32) ^ length);
+    // The product alone is 0 if one side is.
+    let mixed = product as u64 ^ (product >> 64) as u64 ^ first.wrapping_add(last.rotate_left(19));
+    (mixed ^ mixed >> 32).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+#[inline]
+fn leading<const N: usize>(encoded: &[u8]) -> u64 {
+    little_endian(&encoded[..N])
+}
+
+#[inline]
+fn trailing<const N: usize>(encoded: &[u8]) -> u64 {
+    little_endian(&encoded[encoded.len() - N..])
+}
+
+#[inline]
+fn little_endian(bytes: &[u8]) -> u64 {
+    let mut all = [0; 8];
+    all[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(all)
+}
+
 /// A number of 64 bits for each reader, odd, so that no two counts of it are the same.
 #[inline]
 fn scattered(reader: u32) -> u64 {
@@ -88,6 +126,34 @@ mod tests {
 
     fn checksum(records: &[(u32, &[u8])]) -> u64 {
         compared(Compared::Records, records)
+    }
+
+    #[test]
+    fn records_of_every_length_and_every_byte_of_them_count() {
+        let mut seen = std::collections::BTreeSet::new();
+        let mut count = 0;
+        for length in 0..40 {
+            let record = vec![7u8; length];
+            assert!(seen.insert(super::hashed(1, &record)), "length {length}");
+            count += 1;
+            for at in 0..length {
+                for change in [1u8, 2, 4, 8, 16, 32, 64, 128, 255] {
+                    let mut other = record.clone();
+                    other[at] ^= change;
+                    assert!(seen.insert(super::hashed(1, &other)), "{length}: {change} at {at}");
+                    count += 1;
+                }
+            }
+        }
+        // Numbers as they most often are, for some readers.
+        for number in 0..20_000u64 {
+            for reader in 0..4 {
+                let hash = super::hashed(super::scattered(reader), &number.to_le_bytes());
+                assert!(seen.insert(hash), "{number} for {reader}");
+                count += 1;
+            }
+        }
+        assert_eq!(seen.len(), count);
     }
 
     #[test]
