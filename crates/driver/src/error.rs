@@ -200,8 +200,10 @@ pub enum Error {
         source: std::sync::Arc<io::Error>,
     },
     /// The program was built in a way that cannot work.
-    #[error("{message}")]
+    #[error("{}{message}", At(.place))]
     Unsupported {
+        /// The call that needs what was left out.
+        place: Option<String>,
         /// What the program has to change.
         message: String,
     },
@@ -247,7 +249,7 @@ impl From<firesteel_engine::Error> for Error {
             Engine::Stopped => Error::ContextStopped { place: None },
             Engine::ApplicationEnded { reason } => Error::ApplicationEnded { place: None, reason },
             Engine::Start { what, source } => Error::Start { what, source },
-            Engine::Unsupported { message } => Error::Unsupported { message },
+            Engine::Unsupported { message } => Error::Unsupported { place: None, message },
             Engine::Defect { message } => Error::Defect { message },
             other => Error::Defect { message: other.to_string() },
         }
@@ -294,8 +296,24 @@ impl Error {
             | Error::UnreadableInput { place, .. }
             | Error::OutputExists { place, .. }
             | Error::Output { place, .. }
+            | Error::Unsupported { place, .. }
             | Error::Wire { place, .. } => Some(place),
-            _ => None,
+            // These have one of their own, or the job's.
+            Error::InvalidArgument { .. }
+            | Error::Empty { .. }
+            | Error::UserCode { .. }
+            | Error::Job(_) => None,
+            // These are of no call: the start of a context, its settings, the system's threads.
+            Error::Conf(_)
+            | Error::Master { .. }
+            | Error::EventLog { .. }
+            | Error::Pages { .. }
+            | Error::Traces { .. }
+            | Error::Metrics { .. }
+            | Error::AllocationFile { .. }
+            | Error::File { .. }
+            | Error::Start { .. }
+            | Error::Defect { .. } => None,
         }
     }
 }

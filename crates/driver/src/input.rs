@@ -69,10 +69,11 @@ fn refusal(error: FindError) -> Error {
     }
 }
 
-/// From where a path leads that does not begin at the root.
+/// From where a path leads that does not begin at the root, whichever way it is written.
 fn looked_for_in(pattern: &str) -> String {
+    let path = pattern.strip_prefix("file:").unwrap_or(pattern);
     match std::env::current_dir() {
-        Ok(directory) if !pattern.starts_with('/') && !pattern.contains("://") => {
+        Ok(directory) if !path.starts_with(['/', '{']) && !pattern.contains("://") => {
             format!(" (looked for in {})", directory.display())
         }
         _ => String::new(),

@@ -50,6 +50,7 @@ impl Output {
             }
             #[cfg(not(feature = "object-store"))]
             Location::Remote { url, .. } => Err(Error::Unsupported {
+                place: None,
                 message: format!(
                     "{url} cannot be written: this program was built without object stores; enable the \
                      feature `object-store` of firesteel"

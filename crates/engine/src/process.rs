@@ -119,12 +119,20 @@ impl io::Read for Patient<'_> {
 }
 
 fn lost(slot: &mut Option<Child>, error: &io::Error) -> TaskReport {
-    let status = slot.take().and_then(|mut child| {
+    // Who is still there and said what cannot be understood is killed: that is no way it ended by itself.
+    let gone = matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    );
+    let status = slot.take().map(|mut child| {
         let _ = child.process.kill();
-        child.process.wait().ok()
+        child.process.wait()
     });
     let reason = match status {
-        Some(status) => format!("the child process ended with {} ({error})", told(status)),
+        Some(Ok(status)) if gone => {
+            format!("the child process ended with {} ({error})", told(status))
+        }
+        Some(_) => format!("the driver ended the child process: {error}"),
         None => format!("the child process could not be started: {error}"),
     };
     TaskReport::failed(TaskFailure::ExecutorLost {

@@ -46,6 +46,8 @@ fn input_and_output_that_cannot_be_used_are_told_with_the_call_that_names_them()
     fails_at(ctx.text_file("no/such").map(drop), "text_file", &["looked for in", &here]);
     let absolute = ctx.text_file(&missing).map(drop).unwrap_err().to_string();
     assert!(!absolute.contains("looked for in"), "{absolute}");
+    let absolute = ctx.text_file(&format!("file:{missing}")).map(drop).unwrap_err().to_string();
+    assert!(!absolute.contains("looked for in"), "{absolute}");
     fails_at(ctx.text_file("a***").map(drop), "text_file", &["not a valid pattern"]);
     std::os::unix::fs::symlink("nowhere", scratch.path("dangling.txt")).unwrap();
     let dangling = scratch.path("*.txt");
@@ -59,6 +61,13 @@ fn input_and_output_that_cannot_be_used_are_told_with_the_call_that_names_them()
     ctx.stop();
     fails_at(numbers.count(), "count", &["the context is stopped"]);
     fails_at(numbers.take(1), "take", &["the context is stopped"]);
+    let stopped = &["the context is stopped"];
+    fails_at(numbers.count_async().wait(), "count_async", stopped);
+    fails_at(numbers.collect_async().wait(), "collect_async", stopped);
+    fails_at(numbers.take_async(1).wait(), "take_async", stopped);
+    fails_at(numbers.for_each_async(drop).wait(), "for_each_async", stopped);
+    let each = numbers.for_each_partition_async(|items| items.for_each(drop));
+    fails_at(each.wait(), "for_each_partition_async", stopped);
 }
 
 #[test]

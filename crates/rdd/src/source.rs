@@ -125,6 +125,7 @@ fn fetch<T: Data>(source: u32, partition: u32, task: &TaskContext) -> (Parts<T>,
     let mut held = task.reserve();
     let _ = held.resize(bytes.len() as u64);
     let items: Vec<T> = from_bytes(&bytes).or_fail();
+    drop(bytes);
     // Small numbers take a byte on the way and eight here.
     let _ = held.resize(heap_bytes(&items) as u64);
     (Parts { items, partitions: 1 }, held)

@@ -216,13 +216,18 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         T: Data,
     {
         let site = CallSite::here("collect");
-        on_driver(&site, || {
-            let mut items = Vec::new();
-            for part in self.run_all(site, Collect)? {
-                items.append(&mut part?);
-            }
-            Ok(items)
-        })
+        on_driver(&site, || self.collect_at(site))
+    }
+
+    pub(super) fn collect_at(&self, site: CallSite) -> Result<Vec<T>>
+    where
+        T: Data,
+    {
+        let mut items = Vec::new();
+        for part in self.run_all(site, Collect)? {
+            items.append(&mut part?);
+        }
+        Ok(items)
     }
 
     /// The number of items.
@@ -261,7 +266,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         on_driver(&site, || self.take_at(site, n))
     }
 
-    fn take_at(&self, site: CallSite, n: usize) -> Result<Vec<T>>
+    pub(super) fn take_at(&self, site: CallSite, n: usize) -> Result<Vec<T>>
     where
         T: Data,
     {

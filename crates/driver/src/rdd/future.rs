@@ -7,6 +7,7 @@ use std::task::{Poll, Waker};
 
 use firesteel_closure::{Closure, Data};
 use firesteel_rdd::Pipe;
+use firesteel_rdd::action::{Count, ForEach, OfPartition};
 use firesteel_types::CallSite;
 
 use super::background::{self, Work};
@@ -129,9 +130,17 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
         U: Send + 'static,
         F: FnOnce(&Rdd<T, P>) -> Result<U> + Send + 'static,
     {
+        self.start(CallSite::here("in_background"), move |rdd, _| action(rdd))
+    }
+
+    /// The action is given the call of the program that started it: its own place would be one of this file.
+    fn start<U, F>(&self, site: CallSite, action: F) -> JobFuture<U>
+    where
+        U: Send + 'static,
+        F: FnOnce(&Rdd<T, P>, CallSite) -> Result<U> + Send + 'static,
+    {
         let rdd = self.clone();
-        let site = CallSite::here("in_background");
-        JobFuture::start(&self.context, site, move || action(&rdd))
+        JobFuture::start(&self.context, site, move || action(&rdd, site))
     }
 
     /// [`Rdd::collect`] in the background.
@@ -140,13 +149,13 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data,
     {
-        self.in_background(Rdd::collect)
+        self.start(CallSite::here("collect_async"), Rdd::collect_at)
     }
 
     /// [`Rdd::count`] in the background.
     #[track_caller]
     pub fn count_async(&self) -> JobFuture<u64> {
-        self.in_background(Rdd::count)
+        self.start(CallSite::here("count_async"), |rdd, site| rdd.run_all(site, Count)?.sum())
     }
 
     /// [`Rdd::take`] in the background.
@@ -155,7 +164,7 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         T: Data,
     {
-        self.in_background(move |rdd| rdd.take(n))
+        self.start(CallSite::here("take_async"), move |rdd, site| rdd.take_at(site, n))
     }
 
     /// [`Rdd::for_each`] in the background.
@@ -164,7 +173,9 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         F: Fn(T) + Closure,
     {
-        self.in_background(move |rdd| rdd.for_each(f))
+        let action = ForEach::new(self.ship(f));
+        let site = CallSite::here("for_each_async");
+        self.start(site, move |rdd, site| rdd.run_all(site, action)?.collect())
     }
 
     /// [`Rdd::for_each_partition`] in the background.
@@ -173,6 +184,8 @@ impl<T: 'static, P: Pipe<Item = T>> Rdd<T, P> {
     where
         F: Fn(firesteel_rdd::Partition<T>) + Closure,
     {
-        self.in_background(move |rdd| rdd.for_each_partition(f))
+        let action = OfPartition::new(self.ship(f));
+        let site = CallSite::here("for_each_partition_async");
+        self.start(site, move |rdd, site| rdd.run_all(site, action)?.collect())
     }
 }
