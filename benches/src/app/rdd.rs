@@ -83,7 +83,7 @@ pub(crate) fn group(pairs: u64, partitions: usize) -> Result<()> {
 /// The same in turns: of pairs that come out the same every time as far as the engine knows, and of pairs that need not, whose map
 /// outputs it therefore compares.
 pub(crate) fn guarantees(pairs: u64, partitions: usize) -> Result<()> {
-    const TURNS: usize = 12;
+    const TURNS: usize = 40;
     let ctx = context("guarantees")?;
     let unguarded = keyed(&ctx, pairs, partitions).boxed();
     let guarded = unguarded.indeterminate();

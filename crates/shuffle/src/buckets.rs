@@ -31,6 +31,8 @@ pub struct Buckets {
     spills: Vec<Spill>,
     records: u64,
     checksum: Option<Checksum>,
+    /// Records that the checksum has yet to see.
+    unseen: Vec<Unseen>,
     /// For a record whose reader depends on its encoded form.
     encoded: Vec<u8>,
 }
@@ -66,6 +68,18 @@ impl Buffer {
     }
 }
 
+/// Where a record lies in the buffer of its reader.
+#[derive(Clone, Copy)]
+struct Unseen {
+    partition: u32,
+    length: u32,
+    end: usize,
+}
+
+/// So many records are shown to the checksum at a time: one that was only just written is slow to read, for its bytes are still
+/// on their way to the cache.
+const UNSEEN: usize = 64;
+
 struct Spill {
     file: StoredFile,
     index: Index,
@@ -83,6 +97,7 @@ impl Buckets {
             spills: Vec::new(),
             records: 0,
             checksum: None,
+            unseen: Vec::new(),
             encoded: Vec::new(),
         }
     }
@@ -104,7 +119,7 @@ impl Buckets {
 
     /// Computes a checksum of the records that are pushed from now on.
     pub fn compute_checksum(&mut self, compared: Compared) {
-        self.checksum = Checksum::of(compared);
+        self.checksum = Checksum::of(compared, self.partitions());
     }
 
     /// Whether a checksum is computed.
@@ -120,8 +135,35 @@ impl Buckets {
     }
 
     /// The checksum so far; 0 if none is computed.
-    pub fn checksum(&self) -> u64 {
+    pub fn checksum(&mut self) -> u64 {
+        self.show_unseen();
         self.checksum.as_ref().map_or(0, Checksum::value)
+    }
+
+    /// Lets the checksum see the record that was just appended to the reader's buffer, from `start` on.
+    #[inline]
+    fn show(&mut self, partition: u32, start: usize) {
+        let Some(checksum) = &mut self.checksum else { return };
+        if !checksum.is_of_records() {
+            return checksum.count(partition, 1);
+        }
+        let bytes = &self.buffers[partition as usize].bytes;
+        let Ok(length) = u32::try_from(bytes.len() - start) else {
+            return checksum.see(partition, bytes, start);
+        };
+        self.unseen.push(Unseen { partition, length, end: bytes.len() });
+        if self.unseen.len() == UNSEEN {
+            self.show_unseen();
+        }
+    }
+
+    #[inline(never)]
+    fn show_unseen(&mut self) {
+        let Some(checksum) = &mut self.checksum else { return };
+        for Unseen { partition, length, end } in self.unseen.drain(..) {
+            let bytes = &self.buffers[partition as usize].bytes[..end];
+            checksum.see(partition, bytes, end - length as usize);
+        }
     }
 
     /// Appends a record for reader `partition`, which must be in range.
@@ -140,9 +182,7 @@ impl Buckets {
         let bytes = &mut self.buffers[partition as usize].bytes;
         let (start, capacity) = (bytes.len(), bytes.capacity());
         self.appender.append_as::<T, B>(bytes, record)?;
-        if let Some(checksum) = &mut self.checksum {
-            checksum.see(partition, &bytes[start..], 1);
-        }
+        self.show(partition, start);
         self.pushed(partition, capacity, 1)
     }
 
@@ -162,13 +202,11 @@ impl Buckets {
         encoded.clear();
         self.appender.append(&mut encoded, record)?;
         let partition = Checksum::spread(seed, &encoded, self.partitions());
-        if let Some(checksum) = &mut self.checksum {
-            checksum.see(partition, &encoded, 1);
-        }
         let bytes = &mut self.buffers[partition as usize].bytes;
-        let capacity = bytes.capacity();
+        let (start, capacity) = (bytes.len(), bytes.capacity());
         bytes.extend_from_slice(&encoded);
         self.encoded = encoded;
+        self.show(partition, start);
         self.pushed(partition, capacity, 1)
     }
 
@@ -181,7 +219,10 @@ impl Buckets {
         records: u64,
     ) -> Result<(), SpillError> {
         if let Some(checksum) = &mut self.checksum {
-            checksum.see(partition, encoded, records);
+            match checksum.is_of_records() {
+                true => checksum.see(partition, encoded, 0),
+                false => checksum.count(partition, records),
+            }
         }
         let bytes = &mut self.buffers[partition as usize].bytes;
         let capacity = bytes.capacity();
@@ -257,6 +298,7 @@ impl Buckets {
 
     /// Writes all buffers to this file and gives their memory back.
     fn write_buffers(&mut self, file: &mut TempFile) -> Result<Index, SpillError> {
+        self.show_unseen();
         let mut out = BufWriter::with_capacity(WRITE_BUFFER, file);
         let mut writer = BlockWriter::new(self.scratch.codec());
         let mut index = IndexWriter::default();

@@ -30,36 +30,57 @@ impl Wire for Compared {
     }
 }
 
-/// Of the records seen so far. The hash has a fixed seed: it is the same in every process.
+/// Of the records seen so far. The hashes have fixed seeds: they are the same in every process.
 pub(crate) struct Checksum {
-    value: u64,
+    /// By reader: of its records, or how many there are.
+    sums: Vec<u64>,
+    besides: u64,
     of_records: bool,
 }
 
 impl Checksum {
     /// `None` if there is nothing to compare.
-    pub(crate) fn of(compared: Compared) -> Option<Self> {
-        (compared != Compared::Nothing)
-            .then_some(Checksum { value: 0, of_records: compared == Compared::Records })
+    pub(crate) fn of(compared: Compared, readers: u32) -> Option<Self> {
+        (compared != Compared::Nothing).then(|| Checksum {
+            sums: vec![0; readers as usize],
+            besides: 0,
+            of_records: compared == Compared::Records,
+        })
     }
 
-    /// Adds records for a reader.
+    /// Whether it has to see what records hold, not only how many there are.
     #[inline]
-    pub(crate) fn see(&mut self, reader: u32, encoded: &[u8], records: u64) {
-        match self.of_records {
-            true => self.add(hashed(scattered(reader), encoded)),
-            false => self.add(scattered(reader).wrapping_mul(records)),
-        }
+    pub(crate) fn is_of_records(&self) -> bool {
+        self.of_records
+    }
+
+    /// Adds a record for a reader: what is in its buffer from `start` on.
+    #[inline(always)]
+    pub(crate) fn see(&mut self, reader: u32, buffer: &[u8], start: usize) {
+        self.add_to(reader, hashed(buffer, start));
+    }
+
+    /// Adds so many records for a reader, of which only the number counts.
+    #[inline]
+    pub(crate) fn count(&mut self, reader: u32, records: u64) {
+        self.add_to(reader, records);
+    }
+
+    #[inline(always)]
+    fn add_to(&mut self, reader: u32, value: u64) {
+        let sum = &mut self.sums[reader as usize];
+        *sum = sum.wrapping_add(value);
     }
 
     /// Adds a number, in any order.
     pub(crate) fn add(&mut self, value: u64) {
-        self.value = self.value.wrapping_add(value);
+        self.besides = self.besides.wrapping_add(value);
     }
 
     /// Never 0, which stands for no checksum.
     pub(crate) fn value(&self) -> u64 {
-        self.value.max(1)
+        let sums = FixedState::with_seed(BY_READER).hash_one(&self.sums);
+        sums.wrapping_add(self.besides).max(1)
     }
 
     /// One of `readers`, by what a record holds.
@@ -69,49 +90,44 @@ impl Checksum {
     }
 }
 
-/// The hash of a record. Most are a number or two: for those it takes a multiplication, because a job has to hash all that it
-/// writes.
-#[inline]
-fn hashed(seed: u64, encoded: &[u8]) -> u64 {
-    let (first, last) = match encoded.len() {
-        9..=16 => (leading::<8>(encoded), trailing::<8>(encoded)),
-        4..=8 => (leading::<4>(encoded), trailing::<4>(encoded)),
-        1..=3 => (
-            leading::<1>(encoded) | u64::from(encoded[encoded.len() / 2]) << 8,
-            trailing::<1>(encoded),
-        ),
-        0 => (0, 0),
-        _ => return FixedState::with_seed(seed).hash_one(encoded),
+// Digits of pi.
+const BY_READER: u64 = 0x243f_6a88_85a3_08d3;
+const FIRST: u64 = 0x1319_8a2e_0370_7344;
+const LAST: u64 = 0xa409_3822_299f_31d0;
+const BY_LENGTH: u64 = 0x082e_fa98_ec4e_6c89;
+
+/// The hash of the record in `buffer` from `start` on. Most are a number or two, and a job has to hash all that it writes: those
+/// take two reads and a multiplication.
+#[inline(always)]
+fn hashed(buffer: &[u8], start: usize) -> u64 {
+    let length = buffer.len() - start;
+    let (first, last) = match length {
+        0..=8 => {
+            let all = trailing(buffer, length);
+            (all, all.rotate_left(32))
+        }
+        9..=16 => (trailing(&buffer[..start + 8], 8), trailing(buffer, 8)),
+        _ => return of_long(&buffer[start..]),
     };
-    let length = encoded.len() as u64;
-    let product = u128::from(first ^ seed) * u128::from(last ^ seed.rotate_left(32) ^ length);
-    // The product alone is 0 if one side is.
-    let mixed = product as u64 ^ (product >> 64) as u64 ^ first.wrapping_add(last.rotate_left(19));
-    (mixed ^ mixed >> 32).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    let product = u128::from(first ^ FIRST) * u128::from(last ^ LAST);
+    let mixed = product as u64 ^ (product >> 64) as u64;
+    mixed.wrapping_add((length as u64).wrapping_mul(BY_LENGTH))
 }
 
-#[inline]
-fn leading<const N: usize>(encoded: &[u8]) -> u64 {
-    little_endian(&encoded[..N])
+#[inline(never)]
+fn of_long(record: &[u8]) -> u64 {
+    FixedState::with_seed(FIRST).hash_one(record)
 }
 
-#[inline]
-fn trailing<const N: usize>(encoded: &[u8]) -> u64 {
-    little_endian(&encoded[encoded.len() - N..])
-}
-
-#[inline]
-fn little_endian(bytes: &[u8]) -> u64 {
-    let mut all = [0; 8];
-    all[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(all)
-}
-
-/// A number of 64 bits for each reader, odd, so that no two counts of it are the same.
-#[inline]
-fn scattered(reader: u32) -> u64 {
-    let mixed = (u64::from(reader) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1
+/// The last `length` bytes, at most eight, as a number. What lies before them is read with them and dropped.
+#[inline(always)]
+fn trailing(buffer: &[u8], length: usize) -> u64 {
+    let Some(bytes) = buffer.last_chunk::<8>() else {
+        let mut bytes = [0; 8];
+        bytes[..length].copy_from_slice(&buffer[buffer.len() - length..]);
+        return u64::from_le_bytes(bytes);
+    };
+    u64::from_le_bytes(*bytes).checked_shr(64 - 8 * length as u32).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -119,8 +135,13 @@ mod tests {
     use super::*;
 
     fn compared(compared: Compared, records: &[(u32, &[u8])]) -> u64 {
-        let mut checksum = Checksum::of(compared).unwrap();
-        records.iter().for_each(|(reader, record)| checksum.see(*reader, record, 1));
+        let mut checksum = Checksum::of(compared, 3).unwrap();
+        for (reader, record) in records {
+            match checksum.is_of_records() {
+                true => checksum.see(*reader, record, 0),
+                false => checksum.count(*reader, 1),
+            }
+        }
         checksum.value()
     }
 
@@ -134,26 +155,49 @@ mod tests {
         let mut count = 0;
         for length in 0..40 {
             let record = vec![7u8; length];
-            assert!(seen.insert(super::hashed(1, &record)), "length {length}");
+            assert!(seen.insert(hashed(&record, 0)), "length {length}");
             count += 1;
             for at in 0..length {
                 for change in [1u8, 2, 4, 8, 16, 32, 64, 128, 255] {
                     let mut other = record.clone();
                     other[at] ^= change;
-                    assert!(seen.insert(super::hashed(1, &other)), "{length}: {change} at {at}");
+                    assert!(seen.insert(hashed(&other, 0)), "{length}: {change} at {at}");
                     count += 1;
                 }
             }
         }
-        // Numbers as they most often are, for some readers.
-        for number in 0..20_000u64 {
-            for reader in 0..4 {
-                let hash = super::hashed(super::scattered(reader), &number.to_le_bytes());
-                assert!(seen.insert(hash), "{number} for {reader}");
-                count += 1;
-            }
+        // Numbers as they most often are.
+        for number in 0..100_000u64 {
+            assert!(seen.insert(hashed(&number.to_le_bytes(), 0)), "{number}");
+            count += 1;
         }
         assert_eq!(seen.len(), count);
+    }
+
+    #[test]
+    fn what_lies_before_a_record_in_its_buffer_makes_no_difference() {
+        for length in 0..40 {
+            let record: Vec<u8> = (1..=length).collect();
+            for before in 0..20 {
+                let mut buffer = vec![0xee; before];
+                buffer.extend(&record);
+                assert_eq!(hashed(&buffer, before), hashed(&record, 0), "{length} after {before}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_moves_between_records_is_noticed_though_their_sum_is_the_same() {
+        let pairs = |step: u64| -> Vec<[u8; 8]> {
+            let number = |n: u64| [n + step, 1_000_000 - n - step];
+            (0..1000).flat_map(number).map(u64::to_le_bytes).collect()
+        };
+        let sum = |records: &[[u8; 8]]| {
+            checksum(&records.iter().map(|record| (0, &record[..])).collect::<Vec<_>>())
+        };
+        let sums: std::collections::BTreeSet<u64> =
+            (0..1000).map(|step| sum(&pairs(step))).collect();
+        assert_eq!(sums.len(), 1000);
     }
 
     #[test]
@@ -163,7 +207,7 @@ mod tests {
         assert_ne!(placement(&[(0, b"a"), (1, b"b")]), placement(&[(1, b"a"), (1, b"b")]));
         assert_ne!(placement(&[(0, b"a")]), placement(&[(0, b"a"), (0, b"a")]));
         assert_ne!(placement(&[]), 0);
-        assert!(Checksum::of(Compared::Nothing).is_none());
+        assert!(Checksum::of(Compared::Nothing, 3).is_none());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{FetchedSlice, MapOutputs, OrFail, TaskContext, fail, fail_for_good, 
 
 impl TaskContext {
     /// Keeps what a map task has written as the output of its partition.
-    pub fn put_map_output(&self, shuffle: ShuffleId, buckets: Buckets) {
+    pub fn put_map_output(&self, shuffle: ShuffleId, mut buckets: Buckets) {
         let (checksum, begun) = (buckets.checksum(), Instant::now());
         let output = buckets.finish().or_fail();
         self.count(|metrics| {
