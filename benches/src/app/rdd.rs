@@ -86,7 +86,7 @@ pub(crate) fn guarantees(pairs: u64, partitions: usize) -> Result<()> {
     const TURNS: usize = 40;
     let ctx = context("guarantees")?;
     let unguarded = keyed(&ctx, pairs, partitions).boxed();
-    let guarded = unguarded.indeterminate();
+    let guarded = keyed(&ctx, pairs, partitions).indeterminate();
     let mut both = [("unguarded", unguarded), ("guarded", guarded)];
     for turn in 1..=TURNS {
         for (name, pairs) in &both {

@@ -8,7 +8,7 @@ use firesteel_closure::{Appender, Data};
 use firesteel_storage::{Reservation, StoredFile, TempFile};
 use firesteel_types::TaskId;
 
-use crate::checksum::{Checksum, Compared};
+use crate::checksum::{self, Compared};
 use crate::codec::{BLOCK_BYTES, BlockWriter};
 use crate::index::{Index, IndexWriter, Segment};
 use crate::output::MapOutput;
@@ -30,9 +30,9 @@ pub struct Buckets {
     reservation: Reservation,
     spills: Vec<Spill>,
     records: u64,
-    checksum: Option<Checksum>,
-    /// Records that the checksum has yet to see.
-    unseen: Vec<Unseen>,
+    compared: Compared,
+    /// What the checksum has beside the sums of the readers.
+    besides: u64,
     /// For a record whose reader depends on its encoded form.
     encoded: Vec<u8>,
 }
@@ -46,16 +46,50 @@ pub(crate) struct Buffer {
     marks: Vec<(usize, u64)>,
     /// The length from which on the block that was begun is complete.
     complete_at: usize,
+    /// Of the records seen so far, also of those that were spilled, or how many there are.
+    sum: u64,
+    /// Where the last record begins, if the sum has yet to see it. One that was only just written is slow to read: its bytes are
+    /// still on their way to the cache.
+    unseen: usize,
 }
+
+/// No record is unseen.
+const NONE: usize = usize::MAX;
 
 impl Default for Buffer {
     fn default() -> Self {
         let (bytes, marks) = (Vec::new(), Vec::new());
-        Buffer { bytes, records: 0, marks, complete_at: BLOCK_BYTES }
+        Buffer { bytes, records: 0, marks, complete_at: BLOCK_BYTES, sum: 0, unseen: NONE }
     }
 }
 
 impl Buffer {
+    /// Adds the last record, which ends at `next`, to the sum. The one that begins there waits in its place.
+    #[inline(always)]
+    fn see_last(&mut self, next: usize) {
+        let last = std::mem::replace(&mut self.unseen, next);
+        // If there is none, this is more than any short record has.
+        let length = next.wrapping_sub(last);
+        let hash = match self.bytes[..next].last_chunk() {
+            Some(bytes) if (1..=8).contains(&length) => {
+                checksum::of_short(checksum::last_of(bytes, length), length)
+            }
+            _ => self.hashed(last, next),
+        };
+        self.sum = self.sum.wrapping_add(hash);
+    }
+
+    #[inline(never)]
+    fn hashed(&self, last: usize, next: usize) -> u64 {
+        if last == NONE { 0 } else { checksum::hashed(&self.bytes[..next], last) }
+    }
+
+    /// Leaves no record unseen.
+    fn see_all(&mut self) {
+        self.see_last(self.bytes.len());
+        self.unseen = NONE;
+    }
+
     /// The records in pieces of about a block each.
     fn pieces(&self) -> impl Iterator<Item = (&[u8], u64)> {
         let end = (self.bytes.len(), self.records);
@@ -67,18 +101,6 @@ impl Buffer {
         })
     }
 }
-
-/// Where a record lies in the buffer of its reader.
-#[derive(Clone, Copy)]
-struct Unseen {
-    partition: u32,
-    length: u32,
-    end: usize,
-}
-
-/// So many records are shown to the checksum at a time: one that was only just written is slow to read, for its bytes are still
-/// on their way to the cache.
-const UNSEEN: usize = 64;
 
 struct Spill {
     file: StoredFile,
@@ -96,8 +118,8 @@ impl Buckets {
             reservation: scratch.reserve(task),
             spills: Vec::new(),
             records: 0,
-            checksum: None,
-            unseen: Vec::new(),
+            compared: Compared::Nothing,
+            besides: 0,
             encoded: Vec::new(),
         }
     }
@@ -119,51 +141,26 @@ impl Buckets {
 
     /// Computes a checksum of the records that are pushed from now on.
     pub fn compute_checksum(&mut self, compared: Compared) {
-        self.checksum = Checksum::of(compared, self.partitions());
+        self.compared = compared;
     }
 
     /// Whether a checksum is computed.
     pub fn computes_checksum(&self) -> bool {
-        self.checksum.is_some()
+        self.compared != Compared::Nothing
     }
 
     /// Adds to the checksum, if one is computed, what records do not tell.
     pub fn add_to_checksum(&mut self, value: u64) {
-        if let Some(checksum) = &mut self.checksum {
-            checksum.add(value);
-        }
+        self.besides = self.besides.wrapping_add(value);
     }
 
     /// The checksum so far; 0 if none is computed.
     pub fn checksum(&mut self) -> u64 {
-        self.show_unseen();
-        self.checksum.as_ref().map_or(0, Checksum::value)
-    }
-
-    /// Lets the checksum see the record that was just appended to the reader's buffer, from `start` on.
-    #[inline]
-    fn show(&mut self, partition: u32, start: usize) {
-        let Some(checksum) = &mut self.checksum else { return };
-        if !checksum.is_of_records() {
-            return checksum.count(partition, 1);
+        if !self.computes_checksum() {
+            return 0;
         }
-        let bytes = &self.buffers[partition as usize].bytes;
-        let Ok(length) = u32::try_from(bytes.len() - start) else {
-            return checksum.see(partition, bytes, start);
-        };
-        self.unseen.push(Unseen { partition, length, end: bytes.len() });
-        if self.unseen.len() == UNSEEN {
-            self.show_unseen();
-        }
-    }
-
-    #[inline(never)]
-    fn show_unseen(&mut self) {
-        let Some(checksum) = &mut self.checksum else { return };
-        for Unseen { partition, length, end } in self.unseen.drain(..) {
-            let bytes = &self.buffers[partition as usize].bytes[..end];
-            checksum.see(partition, bytes, end - length as usize);
-        }
+        self.buffers.iter_mut().for_each(|buffer| buffer.see_all());
+        checksum::of_sums(self.buffers.iter().map(|buffer| buffer.sum), self.besides)
     }
 
     /// Appends a record for reader `partition`, which must be in range.
@@ -179,10 +176,14 @@ impl Buckets {
         partition: u32,
         record: &B,
     ) -> Result<(), SpillError> {
-        let bytes = &mut self.buffers[partition as usize].bytes;
-        let (start, capacity) = (bytes.len(), bytes.capacity());
-        self.appender.append_as::<T, B>(bytes, record)?;
-        self.show(partition, start);
+        let buffer = &mut self.buffers[partition as usize];
+        let (start, capacity) = (buffer.bytes.len(), buffer.bytes.capacity());
+        self.appender.append_as::<T, B>(&mut buffer.bytes, record)?;
+        match self.compared {
+            Compared::Nothing => {}
+            Compared::Placement => buffer.sum += 1,
+            Compared::Records => buffer.see_last(start),
+        }
         self.pushed(partition, capacity, 1)
     }
 
@@ -190,9 +191,10 @@ impl Buckets {
     /// alone.
     #[inline]
     pub fn push_combined<T: Data>(&mut self, partition: u32, record: &T) -> Result<(), SpillError> {
-        let bytes = &mut self.buffers[partition as usize].bytes;
-        let capacity = bytes.capacity();
-        self.appender.append(bytes, record)?;
+        let buffer = &mut self.buffers[partition as usize];
+        buffer.see_all();
+        let capacity = buffer.bytes.capacity();
+        self.appender.append(&mut buffer.bytes, record)?;
         self.pushed(partition, capacity, 1)
     }
 
@@ -201,13 +203,10 @@ impl Buckets {
         let mut encoded = std::mem::take(&mut self.encoded);
         encoded.clear();
         self.appender.append(&mut encoded, record)?;
-        let partition = Checksum::spread(seed, &encoded, self.partitions());
-        let bytes = &mut self.buffers[partition as usize].bytes;
-        let (start, capacity) = (bytes.len(), bytes.capacity());
-        bytes.extend_from_slice(&encoded);
+        let partition = checksum::spread(seed, &encoded, self.partitions());
+        let pushed = self.push_encoded(partition, &encoded, 1);
         self.encoded = encoded;
-        self.show(partition, start);
-        self.pushed(partition, capacity, 1)
+        pushed
     }
 
     /// Appends records for reader `partition` that are encoded already, in a form of the writer's own:
@@ -218,15 +217,15 @@ impl Buckets {
         encoded: &[u8],
         records: u64,
     ) -> Result<(), SpillError> {
-        if let Some(checksum) = &mut self.checksum {
-            match checksum.is_of_records() {
-                true => checksum.see(partition, encoded, 0),
-                false => checksum.count(partition, records),
-            }
-        }
-        let bytes = &mut self.buffers[partition as usize].bytes;
-        let capacity = bytes.capacity();
-        bytes.extend_from_slice(encoded);
+        let buffer = &mut self.buffers[partition as usize];
+        buffer.see_all();
+        buffer.sum = buffer.sum.wrapping_add(match self.compared {
+            Compared::Nothing => 0,
+            Compared::Placement => records,
+            Compared::Records => checksum::hashed(encoded, 0),
+        });
+        let capacity = buffer.bytes.capacity();
+        buffer.bytes.extend_from_slice(encoded);
         self.pushed(partition, capacity, records)
     }
 
@@ -298,12 +297,13 @@ impl Buckets {
 
     /// Writes all buffers to this file and gives their memory back.
     fn write_buffers(&mut self, file: &mut TempFile) -> Result<Index, SpillError> {
-        self.show_unseen();
         let mut out = BufWriter::with_capacity(WRITE_BUFFER, file);
         let mut writer = BlockWriter::new(self.scratch.codec());
         let mut index = IndexWriter::default();
         for buffer in &mut self.buffers {
-            let buffer = std::mem::take(buffer);
+            buffer.see_all();
+            let sum = buffer.sum;
+            let buffer = std::mem::replace(buffer, Buffer { sum, ..Buffer::default() });
             let mut bytes = 0;
             for (piece, records) in buffer.pieces() {
                 bytes += writer.push_encoded(piece, records, &mut out)?;

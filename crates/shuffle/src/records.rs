@@ -95,7 +95,7 @@ impl<T: Data> Iterator for Records<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Buckets, Codec, MapOutput, Scratch};
+    use crate::{Buckets, Codec, Compared, MapOutput, Scratch};
     use firesteel_storage::{LocalDirs, MemoryManager};
     use firesteel_types::TaskId;
     use std::sync::Arc;
@@ -217,6 +217,69 @@ mod tests {
         assert_eq!(read::<String>(&output, 1), [text(77)]);
     }
 
+    fn compared<T: Data>(compared: Compared, budget: u64, records: &[(u32, T)]) -> u64 {
+        let (scratch, _root) = scratch(budget, Codec::None);
+        let mut buckets = Buckets::new(3, &scratch, TaskId(1));
+        buckets.compute_checksum(compared);
+        records.iter().for_each(|(reader, record)| buckets.push(*reader, record).unwrap());
+        assert!(budget > 4 << 20 || buckets.spills() > 1);
+        buckets.checksum()
+    }
+
+    #[test]
+    fn by_placement_only_the_number_of_records_of_each_reader_makes_a_difference() {
+        let placement = |records: &[(u32, &str)]| {
+            let owned: Vec<(u32, String)> =
+                records.iter().map(|(reader, text)| (*reader, (*text).into())).collect();
+            compared(Compared::Placement, 1 << 30, &owned)
+        };
+        assert_eq!(placement(&[(0, "a"), (1, "b")]), placement(&[(1, "x"), (0, "yz")]));
+        assert_ne!(placement(&[(0, "a"), (1, "b")]), placement(&[(1, "a"), (1, "b")]));
+        assert_ne!(placement(&[(0, "a")]), placement(&[(0, "a"), (0, "a")]));
+        assert_ne!(placement(&[]), 0);
+        assert_eq!(compared(Compared::Nothing, 1 << 30, &[(0, 1)]), 0);
+    }
+
+    #[test]
+    fn order_and_spills_make_no_difference_to_a_checksum_and_everything_else_does() {
+        let checksum = |records: &[(u32, u64)]| compared(Compared::Records, 1 << 30, records);
+        let records = [(0, 1), (1, 2), (0, 1), (2, 300)];
+        let mut turned = records;
+        turned.reverse();
+        assert_eq!(checksum(&records), checksum(&turned));
+        assert_ne!(checksum(&records), checksum(&records[1..]), "a record less");
+        assert_ne!(checksum(&records), checksum(&records[..3]), "the last record less");
+        assert_ne!(checksum(&[(0, 1), (1, 2)]), checksum(&[(1, 1), (0, 2)]));
+        assert_ne!(checksum(&[(0, 256)]), checksum(&[(0, 1)]));
+        assert_ne!(checksum(&[]), 0);
+        let nothing = |count| compared(Compared::Records, 1 << 30, &vec![(0, ()); count]);
+        assert_ne!(nothing(1), nothing(2), "records without bytes");
+
+        let many: Vec<(u32, String)> =
+            (0..30_000u32).map(|n| (n % 3, "x".repeat(n as usize % 700))).collect();
+        let of_many = compared(Compared::Records, 1 << 30, &many);
+        assert_eq!(of_many, compared(Compared::Records, 2 << 20, &many), "spilled");
+    }
+
+    #[test]
+    fn records_pushed_in_different_ways_are_all_in_the_checksum() {
+        let (scratch, _root) = scratch(1 << 30, Codec::None);
+        let pushed = |ways: [u8; 4]| {
+            let mut buckets = Buckets::new(1, &scratch, TaskId(1));
+            buckets.compute_checksum(Compared::Records);
+            for (n, way) in (0u8..).zip(ways) {
+                match way {
+                    0 => buckets.push(0, &n).unwrap(),
+                    1 => buckets.push_by_content(7, &n).unwrap(),
+                    _ => buckets.push_encoded(0, &[n], 1).unwrap(),
+                }
+            }
+            buckets.checksum()
+        };
+        assert_eq!(pushed([0, 0, 0, 0]), pushed([0, 1, 2, 0]));
+        assert_eq!(pushed([0, 0, 0, 0]), pushed([2, 2, 1, 1]));
+    }
+
     #[test]
     fn records_that_were_encoded_elsewhere_come_back_whole_from_memory_disk_and_spills() {
         // Lines: a form that nobody here knows.
@@ -226,7 +289,7 @@ mod tests {
         {
             let (scratch, _root) = scratch(budget, Codec::Lz4);
             let mut buckets = Buckets::new(2, &scratch, TaskId(1));
-            buckets.compute_checksum(crate::Compared::Records);
+            buckets.compute_checksum(Compared::Records);
             for n in (0..lines).step_by(3) {
                 let three: String = (n..n + 3).map(line).collect();
                 buckets.push_encoded(1, three.as_bytes(), 3).unwrap();
