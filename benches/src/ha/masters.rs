@@ -23,6 +23,7 @@ use crate::{
 /// How long a cluster may take to be there.
 const START: Duration = Duration::from_secs(90);
 
+/// One of the masters; it is killed with this, also if others do not start.
 #[derive(Debug)]
 struct Member {
     child: Child,
@@ -30,13 +31,21 @@ struct Member {
     web: u16,
 }
 
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// Masters with the workers that follow them.
 #[derive(Debug)]
 pub(super) struct Masters<'a> {
+    // Before its workers, which would tell them of their ends.
+    members: Vec<Member>,
     pub(super) site: Site<'a>,
     kind: Kind<'a>,
     properties: PathBuf,
-    members: Vec<Member>,
     workers: usize,
 }
 
@@ -156,13 +165,4 @@ fn page(member: &Member) -> String {
 fn status(member: &Member) -> String {
     let page = json(&page(member), "/json/").unwrap_or_default();
     page["status"].as_str().unwrap_or_default().to_owned()
-}
-
-impl Drop for Masters<'_> {
-    fn drop(&mut self) {
-        for member in &mut self.members {
-            let _ = member.child.kill();
-            let _ = member.child.wait();
-        }
-    }
 }
