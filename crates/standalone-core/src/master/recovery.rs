@@ -7,6 +7,8 @@
 //! Invariants: terms only grow, and a master that does not lead, or not surely, launches and kills nothing (S24). A leader's
 //! state is what is persisted (S15).
 
+use std::collections::BTreeMap;
+
 use firesteel_backend::mutant::Mutant;
 use firesteel_backend::{AppId, Peer};
 use firesteel_types::{ExecutorId, Tick};
@@ -19,7 +21,7 @@ use super::state::ApplicationState;
 use super::worker_table::{Slot, Worker};
 use crate::description::{DriverDescription, DriverReport, ExecutorReport, ExecutorState};
 use crate::messages::{Follower, ToApplication, ToWorker};
-use crate::{ExecutorKey, Term, WorkerId};
+use crate::{DriverId, ExecutorKey, Term, WorkerId};
 
 /// What a master without records makes of an executor that it does not know.
 pub(super) enum Unknown {
@@ -76,7 +78,7 @@ impl Master {
             apps.iter_mut().zip(0..).for_each(|(app, order)| app.order = order);
         }
         apps.into_iter().for_each(|app| self.restore_application(turn, app));
-        let mut drivers: Vec<DriverRecord> = drivers.into_values().collect();
+        let mut drivers = self.without_replaced(turn, drivers);
         drivers.sort_by(|a, b| (a.submitted, &a.driver).cmp(&(b.submitted, &b.driver)));
         drivers.into_iter().for_each(|driver| self.restore_driver(turn, driver));
     }
@@ -92,6 +94,25 @@ impl Master {
             turn.touch_app(&id);
         }
         self.apps.restore(record, executors, turn.now);
+    }
+
+    /// A store that takes a write in several parts may have taken only the first of them: a driver whose place another one takes is over.
+    fn without_replaced(
+        &self,
+        turn: &mut Turn<'_>,
+        mut drivers: BTreeMap<DriverId, DriverRecord>,
+    ) -> Vec<DriverRecord> {
+        let replaced = |record: &DriverRecord| {
+            let fence = record.fence.as_ref()?;
+            (fence.driver != record.driver).then(|| fence.driver.clone())
+        };
+        let replaced: Vec<DriverId> = drivers.values().filter_map(replaced).collect();
+        for id in replaced {
+            if drivers.remove(&id).is_some() {
+                turn.touch_driver(&id);
+            }
+        }
+        drivers.into_values().collect()
     }
 
     /// A store that takes a write in several parts may have taken only the first of them: a driver whose worker is not there was
