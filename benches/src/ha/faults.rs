@@ -338,7 +338,7 @@ fn observe(
     let struck = strike(&mut masters)?;
     whole(&masters)?;
     let seconds = struck.elapsed().as_secs_f64();
-    // What it said during the fault is no sign of life after it.
+    // What it said during the fault says nothing of the time after it.
     driver.catch_up();
     let served = Instant::now();
     driver.hear("ROUND", 2, LIMIT)?;

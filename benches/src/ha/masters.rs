@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     cluster::{
         Site, Spot,
         page::json,
+        processes,
         site::{Kind, Plan, daemon, free_port, start},
         wait::until,
     },
@@ -118,6 +120,14 @@ impl<'a> Masters<'a> {
         let child = &mut self.members[at].child;
         child.kill()?;
         child.wait()?;
+        Ok(())
+    }
+
+    /// Ends it as its operator would.
+    pub(super) fn stop(&mut self, at: usize) -> Result<()> {
+        processes::signal(self.pid(at), Signal::TERM)?;
+        let child = &mut self.members[at].child;
+        until("the end of a master", START, || child.try_wait().ok().flatten())?;
         Ok(())
     }
 
