@@ -37,7 +37,7 @@ impl Master {
     /// It leads, in a term beyond all that it or the store know.
     pub(super) fn elected(&mut self, turn: &mut Turn<'_>, records: Records, lease: Option<Tick>) {
         self.forget_everything();
-        let known = records.term.max(self.leadership.heard());
+        let known = self.known_term(turn.now, &records);
         match self.options.planted.is(Mutant::KeepsItsTerm) {
             true => self.ids.begin_again(turn.now, known),
             false => self.ids.begin(turn.now, known),
@@ -55,6 +55,18 @@ impl Master {
             let changed = ToWorker::MasterChanged { url: worker };
             turn.tell(peer, follower, (changed, ToApplication::MasterChanged { url: app }));
         }
+    }
+
+    /// The largest term there was. Where a store has lost what it had, nobody tells of leaders that were elected since this master heard of one:
+    /// it leaves room for their terms, by the clock, and by a number of its own for those whose clocks were ahead.
+    fn known_term(&self, now: Tick, records: &Records) -> Term {
+        let heard = self.leadership.heard();
+        let lost = records.is_new() && heard > Term(0);
+        if !lost || self.options.planted.is(Mutant::LeavesNoRoomForTerms) {
+            return records.term.max(heard);
+        }
+        let room = 1 + u64::from(self.options.first_number);
+        Term(heard.0.saturating_add(room).max(now.0))
     }
 
     fn forget_everything(&mut self) {
