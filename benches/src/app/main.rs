@@ -26,7 +26,7 @@ const USAGE: &str = "usage: firesteel-bench-app JOB
   by-hand pipelines | by-hand chain10 | by-hand longs PARTITIONS
   shown SECONDS PORT
   knock ADDRESS | idle
-  trivial | hold | survive TASKS MILLISECONDS | tasks | pagerank FILE | longs PARTITIONS | pipelines | chain10
+  trivial | collect WORD | hold | survive TASKS MILLISECONDS | tasks | pagerank FILE | longs PARTITIONS | pipelines | chain10
   wordcount FILE | sort RECORDS PARTITIONS | join ROWS PARTITIONS
   group PAIRS PARTITIONS | distinct STRINGS PARTITIONS | guarantees PAIRS PARTITIONS
   told well|badly|many|never
@@ -95,6 +95,7 @@ fn run(words: &[&str]) -> Result<(), Failure> {
         ["knock", address] => Ok(knock::knock(address)?),
         ["idle"] => Ok(knock::idle()?),
         ["trivial"] => Ok(on_firesteel::trivial()?),
+        ["collect", word] => Ok(on_firesteel::collect(word)?),
         ["hold"] => Ok(survive::hold()?),
         ["survive", tasks, millis] => Ok(survive::survive(number(tasks)?, number(millis)?)?),
         ["tasks"] => Ok(on_firesteel::tasks()?),

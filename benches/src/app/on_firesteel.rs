@@ -48,6 +48,15 @@ pub(crate) fn trivial() -> Result<()> {
     Ok(())
 }
 
+/// Collects records that hold a word.
+pub(crate) fn collect(word: &str) -> Result<()> {
+    let ctx = builder("collect").build()?;
+    let numbers = ctx.parallelize_in(2, 1..=100u32).with(word.to_owned());
+    let records = numbers.map(|word, number| format!("{word} {number}")).collect()?;
+    println!("RESULT collect {}", records.len());
+    Ok(())
+}
+
 /// 10,000 empty tasks, four times; the first run is the cold one, and waits for executors.
 pub(crate) fn tasks() -> Result<()> {
     let ctx = builder("tasks").build()?;

@@ -229,6 +229,11 @@ impl<'a> Site<'a> {
         found
     }
 
+    /// All processes that it has: master, workers, and what these have started.
+    pub(crate) fn processes(&self) -> Vec<Running> {
+        processes::marked(&self.mark)
+    }
+
     /// All executors that run.
     pub(crate) fn executors(&self) -> Vec<Running> {
         self.workers.iter().flat_map(|worker| self.executors_of(worker)).collect()

@@ -14,14 +14,12 @@ use crate::{
         site::{Kind, Plan, Programs},
         wait::until,
     },
-    table::Table,
+    table::{Spread, Table},
 };
 
-/// How many there are, and how many of them only warm up what is measured.
 const APPLICATIONS: usize = 1000;
-const WARM: usize = 300;
 /// So often it is looked what there is.
-const EVERY: usize = 50;
+const EVERY: usize = 10;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Resident megabytes, open files and files of master and worker, and processes.
@@ -31,17 +29,29 @@ const NAMES: [&str; 4] = ["rss_mb", "open_files", "files", "processes"];
 
 pub(super) fn measure(bench: &mut Bench, programs: &Programs) {
     let samples = bench.tried("applications in cluster mode", samples(programs));
-    let mut table = Table::new(&["per 1,000 applications", "growth", "at the end"]);
+    let mut table = Table::new(&[
+        "after applications",
+        "334 to 666",
+        "667 to 1,000",
+        "the least of these",
+        "growth",
+    ]);
     for (at, name) in NAMES.iter().enumerate() {
         let values: Option<Vec<f64>> =
             samples.as_ref().map(|all| all.iter().map(|sample| sample[at]).collect());
-        let growth = values.as_ref().map(|values| slope(values) * (1000 / EVERY) as f64);
-        let last = values.and_then(|values| values.last().copied());
-        let show = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.2}"));
-        table.push(vec![(*name).to_owned(), show(growth), show(last)]);
-        // A page more or less is the allocator's.
-        let most = if at == 0 { 0.5 } else { 0.0 };
-        bench.bar(&format!("applications_{name}_per_1000"), growth, Target::AtMost(most));
+        let growth = values.as_deref().and_then(growth);
+        let show = |value: fn(&Growth) -> f64| {
+            growth.as_ref().map_or("-".to_owned(), |growth| format!("{:.3}", value(growth)))
+        };
+        table.push(vec![
+            (*name).to_owned(),
+            show(|it| it.before),
+            show(|it| it.after),
+            show(|it| it.least),
+            show(Growth::value),
+        ]);
+        let value = growth.as_ref().map(Growth::value);
+        bench.bar(&format!("applications_{name}_growth"), value, Target::AtMost(0.0));
     }
     println!("\n{table}");
 }
@@ -51,7 +61,7 @@ fn samples(programs: &Programs) -> Result<Vec<Sample>> {
     let mut samples = Vec::new();
     for number in 1..=APPLICATIONS {
         run(programs, &site)?;
-        if number >= WARM && number.is_multiple_of(EVERY) {
+        if number.is_multiple_of(EVERY) {
             let idle = || (site.overview().ok()?.cores_used == 0).then_some(());
             until("an idle cluster", LIMIT, idle)?;
             samples.push(sample(&site)?);
@@ -94,7 +104,7 @@ fn sample(site: &Site<'_>) -> Result<Sample> {
     let open = pids.iter().map(|pid| count(format!("/proc/{pid}/fd"))).sum();
     // What drivers and executors printed stays for people, until it is cleaned up by its age.
     let files = temporary_files(site.directory());
-    let processes = site.executors().len() as f64;
+    let processes = site.processes().len() as f64;
     Ok([resident, open, files, processes])
 }
 
@@ -112,24 +122,55 @@ fn temporary_files(directory: &Path) -> f64 {
     entries.flatten().map(count).sum()
 }
 
-/// Growth from one value to the next, by least squares.
-fn slope(values: &[f64]) -> f64 {
-    let count = values.len() as f64;
-    let (middle, mean) = ((count - 1.0) / 2.0, values.iter().sum::<f64>() / count);
-    let apart = |at: usize| at as f64 - middle;
-    let above: f64 = values.iter().enumerate().map(|(at, value)| apart(at) * (value - mean)).sum();
-    let below: f64 = (0..values.len()).map(|at| apart(at) * apart(at)).sum();
-    above / below
+/// What became of one value: the first third of its samples warms up, the middle one is what the last one is held to.
+#[derive(Debug, PartialEq)]
+struct Growth {
+    /// Medians of the middle and of the last third, and the least of the last third.
+    before: f64,
+    after: f64,
+    least: f64,
+}
+
+impl Growth {
+    /// By how much even the least of the last third is above the median of the middle one. A value that only varies has a sample below its
+    /// median among thirty: this is not above 0. One that grows by more than it varies, from one third to the next, has none.
+    fn value(&self) -> f64 {
+        self.least - self.before
+    }
+}
+
+fn growth(values: &[f64]) -> Option<Growth> {
+    let third = values.len() / 3;
+    let (_, rest) = values.split_at(values.len() - 2 * third);
+    let (middle, last) = rest.split_at(third);
+    let least = last.iter().copied().reduce(f64::min)?;
+    let median = |values: &[f64]| Some(Spread::of(values.iter().copied())?.median);
+    Some(Growth { before: median(middle)?, after: median(last)?, least })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::slope;
+    use super::{Growth, growth};
+
+    fn value(values: impl IntoIterator<Item = f64>) -> f64 {
+        growth(&values.into_iter().collect::<Vec<_>>()).unwrap().value()
+    }
 
     #[test]
-    fn what_stays_has_no_slope_and_what_grows_has_its_own() {
-        assert_eq!(slope(&[4.0, 4.0, 4.0]), 0.0);
-        assert_eq!(slope(&[1.0, 3.0, 5.0, 7.0]), 2.0);
-        assert!(slope(&[5.0, 4.0, 5.0, 4.0]) < 0.0);
+    fn what_goes_up_and_down_does_not_grow_and_what_goes_up_does() {
+        let wave = |number: u32| f64::from(number * 7 % 5);
+        assert_eq!(value([4.0; 99]), 0.0);
+        assert!(value((0..99).map(wave)) < 0.0);
+        assert!(value((0..99).map(|number| wave(number) + f64::from(number))) > 0.0);
+        assert!(value((0..99).map(|number| f64::from(number / 20))) > 0.0, "in steps");
+    }
+
+    #[test]
+    fn what_warms_up_in_the_first_third_is_not_counted() {
+        assert_eq!(value((0..99).map(|number| f64::from(number.min(33)))), 0.0);
+        let samples = [9.0, 1.0, 3.0, 2.0, 4.0, 6.0, 5.0];
+        let found = growth(&samples[1..]).unwrap();
+        assert_eq!(found, Growth { before: 3.0, after: 5.5, least: 5.0 });
+        assert_eq!(growth(&[1.0, 2.0]), None);
     }
 }

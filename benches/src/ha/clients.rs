@@ -42,7 +42,7 @@ pub(super) fn measure(bench: &mut Bench, spark: Option<&Spark>, programs: &Progr
 }
 
 /// A master that takes submissions of everybody over HTTP, as Spark's does, and a worker.
-fn open_to_all(programs: &Programs) -> Result<(Vec<Child>, String)> {
+fn open_to_all(programs: &Programs) -> Result<(Ending, String)> {
     let (directory, kind) = (scratch("open")?, Kind::Firesteel(programs));
     let [port, web, rest] = [free_port()?, free_port()?, free_port()?].map(|it| it.to_string());
     let mut master = daemon(kind, &Spot::loopback(), "master", true);
@@ -54,18 +54,17 @@ fn open_to_all(programs: &Programs) -> Result<(Vec<Child>, String)> {
     ] {
         master.args(["--conf", setting]);
     }
-    let master = start(master, "ha", &directory, "master")?;
+    let mut daemons = Ending(vec![start(master, "ha", &directory, "master")?]);
     let mut worker = daemon(kind, &Spot::loopback(), "worker", true);
     worker.args(["--host", "127.0.0.1", "--webui-port", "0", "--cores", "2", "--memory", "3g"]);
     worker.arg("--work-dir").arg(directory.join("work")).arg(format!("spark://127.0.0.1:{port}"));
-    let worker = start(worker, "ha", &directory, "worker")?;
-    Ok((vec![worker, master], format!("spark://127.0.0.1:{rest}")))
+    daemons.0.push(start(worker, "ha", &directory, "worker")?);
+    Ok((daemons, format!("spark://127.0.0.1:{rest}")))
 }
 
 /// The real client has one of our programs run, asks for it and ends it.
 fn spark_submit(spark: &Spark, programs: &Programs) -> Result<()> {
-    let (daemons, url) = open_to_all(programs)?;
-    let _daemons = Ending(daemons);
+    let (_daemons, url) = open_to_all(programs)?;
     until("a REST server", LIMIT, || TcpStream::connect(url.trim_start_matches("spark://")).ok())?;
     let submit = |words: &[&str]| -> Result<String> {
         let mut command = Command::new(spark.program("spark-submit"));
@@ -77,8 +76,9 @@ fn spark_submit(spark: &Spark, programs: &Programs) -> Result<()> {
         Ok(String::from_utf8_lossy(&text).into_owned())
     };
     let app = programs.app.display().to_string();
+    // Its input is empty: one that lives until its input ends would be over before it is asked for.
     let words =
-        ["--deploy-mode", "cluster", "--class", "App", "--driver-memory", "512m", &app, "hold"];
+        ["--deploy-mode", "cluster", "--class", "App", "--driver-memory", "512m", &app, "idle"];
     let said = submit(&words)?;
     let id = said.split_whitespace().find_map(|word| {
         let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
@@ -176,18 +176,27 @@ fn listening(pid: i32) -> Result<Vec<u16>> {
     Ok(table.lines().filter_map(port).collect())
 }
 
-/// A word that stands in what is computed, and one that is the secret.
-const PAYLOAD: &str = "trivial";
+/// What the records of an application hold, what every message between a driver and a worker has, and the secret, which no message has.
+const RECORDS: &str = "these-records-are-not-for-others";
+const MESSAGES: &str = "FIRESTEEL_";
 const SECRET: &str = "a-secret-that-must-not-be-seen-0123456789";
 
-/// How many of the things that nobody may see are seen on the way between two machines. Where nothing is encrypted, they are seen.
+/// How many of the things that nobody may see are seen on the way between two machines. Where nothing is encrypted, records and messages
+/// are seen, so that what finds nothing looks at the right place.
 fn sniffed(programs: &Programs) -> Result<f64> {
     let plain = seen(programs, false)?;
-    ensure!(plain > 0, "nothing is seen where nothing is encrypted: the sniffer finds nothing");
-    Ok(seen(programs, true)? as f64)
+    for word in [RECORDS, MESSAGES] {
+        ensure!(plain.contains(&word), "`{word}` is not seen where nothing is encrypted");
+    }
+    ensure!(!plain.contains(&SECRET), "the secret itself is sent where nothing is encrypted");
+    let found = seen(programs, true)?;
+    if !found.is_empty() {
+        eprintln!("seen on the way between two machines: {}", found.join(", "));
+    }
+    Ok(found.len() as f64)
 }
 
-fn seen(programs: &Programs, encrypted: bool) -> Result<usize> {
+fn seen(programs: &Programs, encrypted: bool) -> Result<Vec<&'static str>> {
     let networks = Networks::make(NETWORK, &["worker"])?;
     let directory = scratch("sniffed")?;
     let (secret, capture) = (directory.join("secret"), directory.join("capture"));
@@ -203,7 +212,7 @@ fn seen(programs: &Programs, encrypted: bool) -> Result<usize> {
     let seen = fs::read(&capture)?;
     ensure!(seen.len() > 10_000, "only {} bytes crossed the network", seen.len());
     let finds = |word: &str| seen.windows(word.len()).any(|at| at == word.as_bytes());
-    Ok([SECRET, PAYLOAD, "FIRESTEEL_"].iter().filter(|word| finds(word)).count())
+    Ok([SECRET, RECORDS, MESSAGES].into_iter().filter(|word| finds(word)).collect())
 }
 
 /// A master here and a worker elsewhere, with a secret, and an application.
@@ -244,7 +253,7 @@ fn between_machines(
     submit.args(["submit", "--master", &url, "--executor-memory", "512m"]);
     with(&mut submit);
     submit.args(["--conf", &format!("spark.driver.host={}", here.host)]);
-    let output = submit.arg(&programs.app).arg(PAYLOAD).output()?;
+    let output = submit.arg(&programs.app).args(["collect", RECORDS]).output()?;
     let why = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "the application failed: {why}");
     Ok(())

@@ -15,7 +15,7 @@ use crate::cluster::{site::free_port, wait::until};
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 const START: Duration = Duration::from_secs(60);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Service {
     ZooKeeper,
     Etcd,
@@ -25,7 +25,7 @@ pub(super) enum Service {
 #[derive(Debug)]
 pub(super) struct Ensemble {
     service: Service,
-    server: Child,
+    server: Server,
     directory: PathBuf,
     port: u16,
     /// For other servers of its kind, of which there are none.
@@ -63,8 +63,8 @@ impl Ensemble {
     }
 
     pub(super) fn kill(&mut self) -> Result<()> {
-        self.server.kill()?;
-        self.server.wait()?;
+        self.server.0.kill()?;
+        self.server.0.wait()?;
         Ok(())
     }
 
@@ -75,7 +75,7 @@ impl Ensemble {
     }
 }
 
-fn serve(service: Service, directory: &Path, port: u16, peer_port: u16) -> Result<Child> {
+fn serve(service: Service, directory: &Path, port: u16, peer_port: u16) -> Result<Server> {
     let mut command = match service {
         Service::ZooKeeper => {
             let mut java = Command::new("java");
@@ -99,13 +99,18 @@ fn serve(service: Service, directory: &Path, port: u16, peer_port: u16) -> Resul
     let needed = "apt-get install zookeeper etcd-server";
     let server =
         command.spawn().with_context(|| format!("cannot start {}: {needed}", program.display()))?;
+    let server = Server(server);
     until("a server that elects", START, || TcpStream::connect(("127.0.0.1", port)).ok())?;
     Ok(server)
 }
 
-impl Drop for Ensemble {
+/// A process that is killed with this, also if it does not come to serve.
+#[derive(Debug)]
+struct Server(Child);
+
+impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

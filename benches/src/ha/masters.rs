@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     cluster::{
         Site, Spot,
         page::json,
+        processes,
         site::{Kind, Plan, daemon, free_port, start},
         wait::until,
     },
@@ -23,6 +25,7 @@ use crate::{
 /// How long a cluster may take to be there.
 const START: Duration = Duration::from_secs(90);
 
+/// One of the masters; it is killed with this, also if others do not start.
 #[derive(Debug)]
 struct Member {
     child: Child,
@@ -30,13 +33,21 @@ struct Member {
     web: u16,
 }
 
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// Masters with the workers that follow them.
 #[derive(Debug)]
 pub(super) struct Masters<'a> {
+    // Before its workers, which would tell them of their ends.
+    members: Vec<Member>,
     pub(super) site: Site<'a>,
     kind: Kind<'a>,
     properties: PathBuf,
-    members: Vec<Member>,
     workers: usize,
 }
 
@@ -112,6 +123,14 @@ impl<'a> Masters<'a> {
         Ok(())
     }
 
+    /// Ends it as its operator would.
+    pub(super) fn stop(&mut self, at: usize) -> Result<()> {
+        processes::signal(self.pid(at), Signal::TERM)?;
+        let child = &mut self.members[at].child;
+        until("the end of a master", START, || child.try_wait().ok().flatten())?;
+        Ok(())
+    }
+
     /// Starts it again where it was; `prepare` may change how.
     pub(super) fn restart(&mut self, at: usize, prepare: impl FnOnce(&mut Command)) -> Result<()> {
         let Member { port, web, .. } = self.members[at];
@@ -156,13 +175,4 @@ fn page(member: &Member) -> String {
 fn status(member: &Member) -> String {
     let page = json(&page(member), "/json/").unwrap_or_default();
     page["status"].as_str().unwrap_or_default().to_owned()
-}
-
-impl Drop for Masters<'_> {
-    fn drop(&mut self) {
-        for member in &mut self.members {
-            let _ = member.child.kill();
-            let _ = member.child.wait();
-        }
-    }
 }

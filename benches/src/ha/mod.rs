@@ -5,7 +5,7 @@
 //! | `faults` | masters that are killed, stopped, restarted with another clock; a ZooKeeper or etcd that is gone |
 //! | `witness` | a leader that stands still while there is much to order: what it orders when it goes on |
 //! | `applications` | 1,000 applications in cluster mode: does anything grow |
-//! | `state` | a master that recovers 1,000 workers and 1,000 applications |
+//! | `state` | a master that recovers 1,000 workers and 1,000 applications, from a directory and from ZooKeeper |
 //! | `clients` | Spark's own `spark-submit`, another user of this machine, somebody who listens on the network |
 //!
 //! with `masters` (a cluster with several masters) and `ensemble` (a ZooKeeper or etcd server from Debian's packages).

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{
     Bench,
+    ensemble::{Ensemble, Service},
     masters::{Masters, scratch},
 };
 use crate::{
@@ -28,19 +29,34 @@ const APPLICATIONS: u64 = 1000;
 const LIMIT: Duration = Duration::from_secs(240);
 
 pub(super) fn measure(bench: &mut Bench, programs: &Programs) {
-    let recovered = bench.tried("state of 1,000 workers and applications", recovered(programs));
-    bench.bar("state_recovery_s", recovered, Target::AtMost(2.0));
+    let seconds = scratch("many").and_then(|directory| {
+        let directory = directory.join("state").display().to_string();
+        let mode = ("spark.deploy.recoveryMode", "FILESYSTEM".to_owned());
+        let settings = [mode, ("spark.deploy.recoveryDirectory", directory)];
+        recovered(programs, &settings, Masters::kill)
+    });
+    let seconds = bench.tried("state of 1,000 workers and applications", seconds);
+    bench.bar("state_recovery_s", seconds, Target::AtMost(2.0));
+    let seconds = in_service(programs);
+    let seconds = bench.tried("state of 1,000 workers and applications in ZooKeeper", seconds);
+    bench.bar("state_recovery_zookeeper_s", seconds, Target::AtMost(2.0));
+}
+
+/// Of a master that is told to end, and gives its session back: what is measured is how long it takes to read all, and not how long
+/// another session lasts.
+fn in_service(programs: &Programs) -> Result<f64> {
+    let ensemble = Ensemble::start(Service::ZooKeeper, &scratch("ensemble")?)?;
+    recovered(programs, &ensemble.settings(), Masters::stop)
 }
 
 /// Seconds from the start of the new master until it leads, and every worker and every application has registered with it again and has
 /// what it had.
-fn recovered(programs: &Programs) -> Result<f64> {
-    let directory = scratch("many")?.join("state").display().to_string();
-    let settings = [
-        ("spark.deploy.recoveryMode", "FILESYSTEM".to_owned()),
-        ("spark.deploy.recoveryDirectory", directory),
-    ];
-    let mut masters = Masters::start(Kind::Firesteel(programs), 1, &settings, &[])?;
+fn recovered<'p>(
+    programs: &'p Programs,
+    settings: &[(&str, String)],
+    end: fn(&mut Masters<'p>, usize) -> Result<()>,
+) -> Result<f64> {
+    let mut masters = Masters::start(Kind::Firesteel(programs), 1, settings, &[])?;
     let mut command = Command::new(process::sibling("firesteel-bench-load")?);
     command.args([&masters.site.url, &WORKERS.to_string(), &APPLICATIONS.to_string()]);
     let mut players = Driver::start(command)?;
@@ -48,7 +64,7 @@ fn recovered(programs: &Programs) -> Result<f64> {
     let page = masters.page(0);
     let is_whole = || is_whole(&json(&page, "/json/").ok()?).then_some(());
     until("a master that knows all", LIMIT, is_whole)?;
-    masters.kill(0)?;
+    end(&mut masters, 0)?;
     let started = Instant::now();
     masters.restart(0, |_| {})?;
     until("a master that answers", LIMIT, || json(&page, "/metrics/master/json").ok())?;

@@ -196,14 +196,17 @@ pub(super) fn wrong_orders_with_directory(
     Ok(wrong(&orders(&witness.lines), term) as f64)
 }
 
-/// Orders of another term, kills but for the one that was asked for, and launches of what was launched.
+/// Orders of another term, kills of more than the one executor that was to be killed, and launches of what was launched. A kill is repeated
+/// for as long as a heartbeat names its executor.
 fn wrong(orders: &[Order], term: u64) -> usize {
-    let mut launched = BTreeSet::new();
-    let mut kills = 0;
+    let (mut launched, mut killed) = (BTreeSet::new(), BTreeSet::new());
     let wrong = orders.iter().filter(|order| {
-        kills += usize::from(order.kills);
         let again = !order.kills && !launched.insert(&order.what);
-        order.term != term || again || order.kills && kills > 1
+        let second = order.kills && {
+            killed.insert(&order.what);
+            killed.len() > 1
+        };
+        order.term != term || again || second
     });
     wrong.inspect(|order| eprintln!("an order that nobody should give: {order:?}")).count()
 }
@@ -242,6 +245,8 @@ mod tests {
         };
         let right = ["ORDER 7 launch app-1/0", "ORDER 7 kill app-1/0", "ORDER 7 launch app-1/1"];
         assert_eq!(wrong(&orders(&right), 7), 0);
+        let repeated = orders(&[&right[..], &["ORDER 7 kill app-1/0"]].concat());
+        assert_eq!(wrong(&repeated, 7), 0, "a kill may be repeated");
         for more in ["ORDER 7 kill app-1/1", "ORDER 7 launch app-1/1", "ORDER 6 launch app-1/2"] {
             assert_eq!(wrong(&orders(&[&right[..], &[more]].concat()), 7), 1, "{more}");
         }

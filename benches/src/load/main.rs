@@ -46,6 +46,8 @@ fn main() -> ExitCode {
 }
 
 fn play(words: &[String]) -> Result<()> {
+    // Each of those that are played has a socket.
+    firesteel_storage::raise_open_file_limit();
     let (url, rest) = words.split_first().context(USAGE)?;
     let hosts = url.strip_prefix("spark://").unwrap_or(url).split(',');
     let masters = hosts.map(|host| format!("spark://{host}").parse());

@@ -58,6 +58,8 @@ pub enum Mutant {
     IgnoresPreparing,
     /// The master is elected into the term of the leader before it.
     KeepsItsTerm,
+    /// The master that finds its store empty takes the term after the last one it heard of (ha review 5).
+    LeavesNoRoomForTerms,
     /// The master acts though its lease ran out while it stood still.
     IgnoresItsLease,
     /// The master goes on though it was deposed, or a write failed.

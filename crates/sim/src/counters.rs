@@ -82,6 +82,8 @@ counters! {
     leaders_deposed,
     /// Times in which the store did not answer.
     stores_lost,
+    /// Times in which it lost all that it had.
+    contents_lost,
     /// Questions that it did not answer.
     store_unavailable,
     /// Writes that were not taken: the store was down, or another master leads.

@@ -44,6 +44,7 @@ pub const MUTANTS: &[(Mistake, &[&str])] = &[
     (Mistake::Cluster(Mutant::CleansUpRunningDrivers), &["S23"]),
     (Mistake::Cluster(Mutant::IgnoresPreparing), &["L11"]),
     (Mistake::Cluster(Mutant::KeepsItsTerm), &["S15", "S24", "S06", "L"]),
+    (Mistake::Cluster(Mutant::LeavesNoRoomForTerms), &["S15"]),
     (Mistake::Cluster(Mutant::IgnoresItsLease), &["S24", "S15"]),
     (Mistake::Cluster(Mutant::IgnoresDeposition), &["S24", "S15"]),
     (Mistake::Cluster(Mutant::PersistsLast), &["S15"]),

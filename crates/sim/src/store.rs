@@ -2,7 +2,7 @@
 //!
 //! One store for all: a directory of one master, or a service with sessions that several masters share. It answers a visit
 //! of each master every so often: renews the leader's session, or elects the first that comes after it ran out. It goes
-//! down, and a master may die in the middle of a write.
+//! down, loses all that it has, and a master may die in the middle of a write.
 
 use std::collections::BTreeMap;
 
@@ -200,12 +200,33 @@ impl World {
     }
 
     pub(crate) fn lose_store(&mut self) -> Result<(), String> {
+        // What workers and drivers tell one leader is not there for the next: with masters only, no executor may be lost.
+        if self.is_elected() && !self.plan.masters_only && self.aside.bool() {
+            return self.lose_contents();
+        }
         if self.plan.recovery != Recovery::None {
             self.counters.stores_lost += 1;
             let until = self.now + 100 + self.rng.u64(..5000);
             self.store.down_until = until.min(self.plan.quiet_at.max(self.now + 100));
         }
         Ok(())
+    }
+
+    /// Somebody deletes all that the service has, the election with it. Its leader learns of that at once.
+    fn lose_contents(&mut self) -> Result<(), String> {
+        let leader = self.store.session.map(|(leader, _)| leader);
+        if leader.is_some_and(|leader| self.procs[leader].paused_until > self.now) {
+            return Ok(());
+        }
+        self.counters.contents_lost += u64::from(!self.store.records.is_new());
+        (self.store.records, self.store.session) = (Records::default(), None);
+        match leader.filter(|leader| self.procs[*leader].alive && self.leads(*leader)) {
+            Some(leader) => {
+                let reason = "all that was stored is gone".to_owned();
+                self.feed_master(leader, MasterEvent::Deposed { reason })
+            }
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn tear_write(&mut self) -> Result<(), String> {

@@ -48,8 +48,9 @@ pub(super) fn submit(cluster: &Cluster, mut application: Application) -> Result<
     daemons::runtime()?.block_on(async {
         let gateway = connect(cluster).await?;
         let submission = prepare(&gateway, &application, is_fetched).await?;
-        let id = gateway.create(&submission).await?;
+        // Before there is a driver that needs them: the leader may die as soon as it has taken it, or this process end.
         copy_to_others(cluster, &gateway, &application).await;
+        let id = gateway.create(&submission).await?;
         if cluster.conf.get(&entries::STANDALONE_SUBMIT_WAIT_APP_COMPLETION)? {
             return wait(cluster, gateway, &id).await;
         }

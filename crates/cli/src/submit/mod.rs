@@ -18,8 +18,8 @@ use std::process::{Command, ExitCode};
 use crate::Failure;
 pub(crate) use cluster::connect;
 pub(crate) use flags::SubmitFlags;
-pub(crate) use plan::cluster as cluster_of;
 use plan::{Action, Application};
+pub(crate) use plan::{Cluster, cluster as cluster_of};
 
 pub(crate) fn run(flags: SubmitFlags) -> Result<ExitCode, Failure> {
     let verbose = flags.verbose;

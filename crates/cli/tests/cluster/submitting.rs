@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
-use crate::daemon::{Master, Worker, file, firesteel, is_running, wait_until};
+use crate::daemon::{Daemon, Master, Worker, file, firesteel, is_running, wait_until};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
@@ -128,6 +128,30 @@ fn an_executable_and_a_file_behind_urls_are_fetched_by_submit_and_run_on_a_worke
     assert!(error.contains(&answer) && !error.contains("hush"), "{error}");
     let here = text(&submit(&url, &[app.as_str()]).stderr);
     assert!(here.contains("is elsewhere, and this driver runs here: copy it here"), "{here}");
+}
+
+/// The leader may die as soon as it has taken a driver, and `submit` may be ended: then another master has to have what it needs.
+#[test]
+fn a_driver_is_created_only_after_every_master_was_offered_what_it_needs() {
+    let (master, here) = (Master::start(&[]), tempfile::tempdir().unwrap());
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    other.set_nonblocking(true).unwrap();
+    let url = format!("{},{}", rest_url(&master), other.local_addr().unwrap());
+    let app = script(&here, "app", "exit 0");
+    let mut command = firesteel(&["submit", "--conf", "spark.authenticate=false", "--master"]);
+    command.args([&*url, "--deploy-mode", "cluster", "--driver-memory", "100m"]).arg(app);
+    let mut submit = Daemon::start(command);
+    let mut offered = None;
+    wait_until("an offer", || {
+        offered = offered.take().or_else(|| other.accept().ok());
+        offered.is_some()
+    });
+    let drivers = || master.json()["activedrivers"].as_array().unwrap().len();
+    assert_eq!(drivers(), 0, "the other master has no copy yet");
+    drop((offered, other));
+    assert!(submit.end().success(), "{}", submit.stderr());
+    assert!(submit.stderr().contains("has no copy of what was uploaded"), "{}", submit.stderr());
+    assert_eq!(drivers(), 1);
 }
 
 #[test]

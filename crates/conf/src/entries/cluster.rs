@@ -311,7 +311,8 @@ entries! {
             .time_unit(TimeUnit::Seconds).example("30s").since("4.0.0").for_cluster();
 
         /// Whether the master takes submissions over HTTP (`/v1/submissions`), and whether `submit` tries that before the
-        /// master's own port. When it is not set: both, if the master can ask for a token.
+        /// master's own port. When it is not set: both, if the master can ask for a token, on this machine only: HTTP shows
+        /// tokens to all who are on the way from another one.
         MASTER_REST_ENABLED: Option<bool> = Entry::optional("spark.master.rest.enabled")
             .example("true").since("1.3.0").for_cluster();
 
@@ -374,7 +375,7 @@ entries! {
             Entry::new("spark.worker.initialRegistrationRetries", "6")
             .positive().since("4.0.0").for_cluster();
 
-        /// How often a worker asks for a master in all before it exits.
+        /// How often a worker that runs nothing, and that no master answers, asks for one in all before it exits.
         WORKER_MAX_REGISTRATION_RETRIES: u32 =
             Entry::new("spark.worker.maxRegistrationRetries", "16")
             .positive().since("4.0.0").for_cluster();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use firesteel_backend::mutant::Mutant;
 use firesteel_backend::{AppId, Peer};
-use firesteel_types::{ExecutorId, Host};
+use firesteel_types::{ExecutorId, Host, Tick};
 
 use super::app_table::Ending;
 use super::application::Missing;
@@ -65,11 +65,21 @@ impl Master {
         self.agenda.reschedule();
     }
 
+    /// A clock that was set back shows a second once more.
+    fn unused_app(&mut self, now: Tick) -> AppId {
+        loop {
+            let id = self.ids.next_app(now);
+            if !self.apps.is_taken(&id) {
+                return id;
+            }
+        }
+    }
+
     fn admit_application(&mut self, turn: &mut Turn<'_>, from: Peer, asked: Asked) -> AppId {
         let returned = self.apps.take_returned(asked.incarnation);
         let previous = returned.as_ref().map(|app| app.app.clone()).or(asked.previous);
         let previous = previous.filter(|id| !self.apps.is_taken(id));
-        let id = previous.unwrap_or_else(|| self.ids.next_app(turn.now));
+        let id = previous.unwrap_or_else(|| self.unused_app(turn.now));
         let taken = returned.as_ref().map_or(ExecutorId(0), |app| app.next_executor);
         let limit = asked.description.initial_executor_limit;
         let record = ApplicationRecord {

@@ -395,10 +395,12 @@ impl Master {
             let app = self.apps.get(id).map(|app| self.record_of(app));
             changes.push(app.map_or(Change::RemoveApplication(id.clone()), Change::PutApplication));
         }
-        for id in &touched.drivers {
-            let driver = self.drivers.get(id).map(|driver| driver.record());
-            changes.push(driver.map_or(Change::RemoveDriver(id.clone()), Change::PutDriver));
-        }
+        // Those that take the place of others come before these go: of a write that is cut off between them, both are left.
+        let drivers = || touched.drivers.iter().map(|id| (id, self.drivers.get(id)));
+        let put = drivers().filter_map(|(_, driver)| Some(Change::PutDriver(driver?.record())));
+        changes.extend(put);
+        let over = drivers().filter(|(_, driver)| driver.is_none());
+        changes.extend(over.map(|(id, _)| Change::RemoveDriver(id.clone())));
         changes
     }
 

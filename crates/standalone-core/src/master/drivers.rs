@@ -83,7 +83,13 @@ impl Master {
         description: Arc<DriverDescription>,
         fence: Option<(Fence, u64)>,
     ) -> DriverId {
-        let id = self.ids.next_driver(turn.now);
+        // A clock that was set back shows a second once more.
+        let id = loop {
+            let id = self.ids.next_driver(turn.now);
+            if self.drivers.find(&id).is_none() {
+                break id;
+            }
+        };
         let (fence, fence_ms) = fence.unzip();
         let (submitted, worker) = (turn.now, None);
         let record =

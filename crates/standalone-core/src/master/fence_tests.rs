@@ -1,6 +1,6 @@
 //! Rules of what ends and who may end it: workers that say goodbye, drivers that may still run, applications that are not one's own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use firesteel_backend::command::Command;
@@ -140,6 +140,34 @@ fn a_driver_whose_workers_end_was_written_and_its_own_was_not_never_runs_twice()
         later_with_b(&mut scene, b, 30_000);
         let again = if supervise { vec![11] } else { vec![] };
         assert_eq!(launched(&scene), again, "{supervise}");
+    }
+}
+
+/// The same in a write of which any part may be the last that was taken.
+#[test]
+fn supervised_drivers_that_went_with_their_worker_each_run_once_wherever_their_write_was_cut() {
+    let mut before = Scene::new(MasterOptions::default());
+    before.add_worker(10, "a", 4, 1000);
+    (0..3).for_each(|_| before.hear(1, driver(true)));
+    let (stored, written) = (before.records.clone(), before.written.len());
+    before.cut_off(10);
+    let changes = &before.written[written..];
+    assert!(changes.len() > 6, "a worker, three drivers and three in their places: {changes:?}");
+    for cut in 0..=changes.len() {
+        let mut records = stored.clone();
+        changes[..cut].iter().cloned().for_each(|change| records.apply(change));
+        let mut scene = Scene::standing_by(MasterOptions::default());
+        (scene.now, scene.number) = (before.now, before.number);
+        scene.elect(records);
+        assert_eq!(scene.records.drivers.len(), 3, "{cut} of {changes:?}");
+        let b = scene.add_worker(11, "b", 4, 1000);
+        later_with_b(&mut scene, b, 300_000);
+        let orders = scene.to_workers.iter().filter_map(|(_, message)| match message {
+            ToWorker::LaunchDriver { driver, .. } => Some(driver),
+            _ => None,
+        });
+        let drivers: BTreeSet<&DriverId> = orders.collect();
+        assert_eq!(drivers.len(), 3, "{cut} of {changes:?}");
     }
 }
 

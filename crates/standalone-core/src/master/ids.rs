@@ -31,7 +31,7 @@ impl Ids {
     }
 
     /// A term begins, larger than any that is known. The clock gives the first one of a cluster of which nothing is
-    /// known, and no other.
+    /// known, and has a say in the first one after its store was lost; in no other.
     pub(super) fn begin(&mut self, now: Tick, known: Term) {
         self.began_ms = now.0;
         self.term = match known {

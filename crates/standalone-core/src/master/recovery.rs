@@ -7,6 +7,8 @@
 //! Invariants: terms only grow, and a master that does not lead, or not surely, launches and kills nothing (S24). A leader's
 //! state is what is persisted (S15).
 
+use std::collections::BTreeMap;
+
 use firesteel_backend::mutant::Mutant;
 use firesteel_backend::{AppId, Peer};
 use firesteel_types::{ExecutorId, Tick};
@@ -19,7 +21,7 @@ use super::state::ApplicationState;
 use super::worker_table::{Slot, Worker};
 use crate::description::{DriverDescription, DriverReport, ExecutorReport, ExecutorState};
 use crate::messages::{Follower, ToApplication, ToWorker};
-use crate::{ExecutorKey, Term, WorkerId};
+use crate::{DriverId, ExecutorKey, Term, WorkerId};
 
 /// What a master without records makes of an executor that it does not know.
 pub(super) enum Unknown {
@@ -35,7 +37,7 @@ impl Master {
     /// It leads, in a term beyond all that it or the store know.
     pub(super) fn elected(&mut self, turn: &mut Turn<'_>, records: Records, lease: Option<Tick>) {
         self.forget_everything();
-        let known = records.term.max(self.leadership.heard());
+        let known = self.known_term(turn.now, &records);
         match self.options.planted.is(Mutant::KeepsItsTerm) {
             true => self.ids.begin_again(turn.now, known),
             false => self.ids.begin(turn.now, known),
@@ -53,6 +55,18 @@ impl Master {
             let changed = ToWorker::MasterChanged { url: worker };
             turn.tell(peer, follower, (changed, ToApplication::MasterChanged { url: app }));
         }
+    }
+
+    /// The largest term there was. Where a store has lost what it had, nobody tells of leaders that were elected since this master heard of one:
+    /// it leaves room for their terms, by the clock, and by a number of its own for those whose clocks were ahead.
+    fn known_term(&self, now: Tick, records: &Records) -> Term {
+        let heard = self.leadership.heard();
+        let lost = records.is_new() && heard > Term(0);
+        if !lost || self.options.planted.is(Mutant::LeavesNoRoomForTerms) {
+            return records.term.max(heard);
+        }
+        let room = 1 + u64::from(self.options.first_number);
+        Term(heard.0.saturating_add(room).max(now.0))
     }
 
     fn forget_everything(&mut self) {
@@ -76,7 +90,7 @@ impl Master {
             apps.iter_mut().zip(0..).for_each(|(app, order)| app.order = order);
         }
         apps.into_iter().for_each(|app| self.restore_application(turn, app));
-        let mut drivers: Vec<DriverRecord> = drivers.into_values().collect();
+        let mut drivers = self.without_replaced(turn, drivers);
         drivers.sort_by(|a, b| (a.submitted, &a.driver).cmp(&(b.submitted, &b.driver)));
         drivers.into_iter().for_each(|driver| self.restore_driver(turn, driver));
     }
@@ -92,6 +106,25 @@ impl Master {
             turn.touch_app(&id);
         }
         self.apps.restore(record, executors, turn.now);
+    }
+
+    /// A store that takes a write in several parts may have taken only the first of them: a driver whose place another one takes is over.
+    fn without_replaced(
+        &self,
+        turn: &mut Turn<'_>,
+        mut drivers: BTreeMap<DriverId, DriverRecord>,
+    ) -> Vec<DriverRecord> {
+        let replaced = |record: &DriverRecord| {
+            let fence = record.fence.as_ref()?;
+            (fence.driver != record.driver).then(|| fence.driver.clone())
+        };
+        let replaced: Vec<DriverId> = drivers.values().filter_map(replaced).collect();
+        for id in replaced {
+            if drivers.remove(&id).is_some() {
+                turn.touch_driver(&id);
+            }
+        }
+        drivers.into_values().collect()
     }
 
     /// A store that takes a write in several parts may have taken only the first of them: a driver whose worker is not there was

@@ -383,6 +383,64 @@ fn a_clock_ahead_gives_the_first_term_and_no_other() {
     assert_eq!(behind.master.term(), Term(ahead.master.term().0 + 1));
 }
 
+/// A leader was elected, a standby has heard only of the one before it, and all that was stored is deleted.
+#[test]
+fn who_finds_the_store_empty_leaves_room_for_terms_of_which_it_has_not_heard() {
+    let (before, _) = running(elected());
+    let heard = before.master.term();
+    let unheard = successor(&before, elected()).master.term();
+    let hour = firesteel_types::Tick(3_600_000);
+    let (ahead, behind) = (before.now.plus_ms(hour.0), firesteel_types::Tick(1));
+    let mut terms = vec![unheard];
+    for (now, first_number) in [(ahead, 0), (behind, 5), (behind, 6)] {
+        let mut scene = Scene::standing_by(MasterOptions { first_number, ..elected() });
+        scene.now = now;
+        scene.hear(10, ToMaster::Following { follower: Follower::Worker, newest: heard });
+        scene.elect(Records::default());
+        assert!(scene.master.term() > unheard, "{now:?}");
+        terms.push(scene.master.term());
+    }
+    let all = terms.len();
+    terms.sort();
+    terms.dedup();
+    assert_eq!(terms.len(), all, "a term is one master's: {terms:?}");
+}
+
+/// In the very millisecond in which the one before it was elected: its clock was set back.
+#[test]
+fn a_master_with_a_clock_that_was_set_back_gives_out_no_id_twice() {
+    let mut before = Scene::standing_by(elected());
+    before.elect(Records::default());
+    let app_of = |scene: &mut Scene, incarnation: u64| {
+        scene.hear(
+            incarnation,
+            ToMaster::RegisterApplication {
+                description: Arc::new(app(2)),
+                incarnation: Incarnation(incarnation),
+                previous: None,
+                first_executor: ExecutorId(0),
+                newest: Term(0),
+                executors: Vec::new(),
+            },
+        );
+    };
+    before.hear(1, driver(false));
+    app_of(&mut before, 20);
+    let mut scene = Scene::standing_by(elected());
+    assert_eq!(scene.now, before.now);
+    scene.elect(before.records.clone());
+    app_of(&mut scene, 21);
+    registers_again(
+        &mut scene,
+        20,
+        before.master.term(),
+        &before.master.view().active_apps[0].app,
+        &[],
+    );
+    scene.hear(1, driver(false));
+    assert_eq!((scene.records.apps.len(), scene.records.drivers.len()), (2, 2));
+}
+
 #[test]
 fn a_master_is_woken_for_its_looks_and_not_again_and_again_for_what_is_over() {
     let mut master = Master::new(MasterOptions::default());

@@ -23,6 +23,8 @@ pub(super) struct Scene {
     pub(super) number: u64,
     /// What a store would have.
     pub(super) records: Records,
+    /// All that it was told to write.
+    pub(super) written: Vec<Change>,
     pub(super) to_workers: Vec<(Peer, ToWorker)>,
     pub(super) to_apps: Vec<(Peer, ToApplication)>,
     pub(super) replies: Vec<MasterReply>,
@@ -68,6 +70,7 @@ impl Scene {
             now: Tick(1_000_500),
             number: 0,
             records: Records::default(),
+            written: Vec::new(),
             to_workers: Vec::new(),
             to_apps: Vec::new(),
             replies: Vec::new(),
@@ -98,6 +101,7 @@ impl Scene {
                 MasterEffect::Reply { stamped, .. } => self.replies.push(stamped.message),
                 MasterEffect::Persist(changes) => {
                     assert_eq!(at, 0, "S15: what is persisted comes first");
+                    self.written.extend(changes.iter().cloned());
                     changes.into_iter().for_each(|change| self.records.apply(change));
                 }
                 MasterEffect::StepDown { reason } => self.stepped_down = Some(reason),

@@ -217,6 +217,10 @@ impl Worker {
 
     fn received(&mut self, turn: &mut Turn<'_>, master: usize, stamped: Stamped<ToWorker>) {
         let Stamped { term, message } = stamped;
+        // It orders nothing, whenever it led last.
+        if matches!(message, ToWorker::MasterInStandby { .. }) {
+            return self.master_is_standby();
+        }
         if term < self.newest.0 {
             self.dropped_stale();
             return;

@@ -27,7 +27,7 @@ pub struct WorkerOptions {
     /// How long to wait before it asks again for the first time, about; twice as long each time after that, up to
     /// `fast_wait_ms`.
     pub first_wait_ms: u64,
-    /// `spark.worker.maxRegistrationRetries`: attempts in all.
+    /// `spark.worker.maxRegistrationRetries`: attempts in all, of a worker that runs nothing and that no master answers.
     pub max_attempts: u32,
     /// How long to wait between the later ones, about.
     pub slow_wait_ms: u64,

@@ -23,6 +23,8 @@ pub(super) enum Link {
         ends: Tick,
         /// Why the last attempt was refused, if it was.
         refusal: Option<String>,
+        /// Whether a master answered it that does not lead: one will again.
+        answered: bool,
     },
     /// One of them answered.
     Registered { master: usize, heartbeat_ms: u64, next_heartbeat: Tick },
@@ -35,7 +37,8 @@ impl Link {
 
     /// It asks from then on.
     fn registering_at(next: Tick) -> Self {
-        Link::Registering { attempts: 0, next, pause_ms: 0, ends: next, refusal: None }
+        let (attempts, pause_ms, refusal, answered) = (0, 0, None, false);
+        Link::Registering { attempts, next, pause_ms, ends: next, refusal, answered }
     }
 
     /// When it has something to say next.
@@ -81,20 +84,25 @@ impl Worker {
         (self.options.description.id.clone(), self.newest.1)
     }
 
-    /// Asks all masters; first in quick succession, then slowly, and not for ever. A master that restarts is back
-    /// within seconds: during the first attempt it asks more often, with growing pauses.
+    /// Asks all masters; first in quick succession, then slowly, and not for ever, unless something runs here that a master may come back
+    /// for, or one answers. A master that restarts is back within seconds: during the first attempt it asks more often, with growing
+    /// pauses.
     fn try_to_register(&mut self, turn: &mut Turn<'_>) {
-        let Link::Registering { attempts, next, pause_ms, ends, refusal } = &mut self.link else {
+        let has_nothing = self.used() == (0, 0);
+        let Link::Registering { attempts, next, pause_ms, ends, refusal, answered } =
+            &mut self.link
+        else {
             return;
         };
         if *ends <= turn.now {
-            if *attempts >= self.options.max_attempts {
+            if *attempts >= self.options.max_attempts && has_nothing && !*answered {
                 let reason = refusal.take().unwrap_or_else(|| {
                     "no master answered: check that one runs at the given address".to_owned()
                 });
                 return self.stop(turn, 1, reason);
             }
-            *attempts += 1;
+            *attempts = attempts.saturating_add(1);
+            *answered = false;
             let fast = *attempts <= self.options.fast_attempts;
             let wait = if fast { self.options.fast_wait_ms } else { self.options.slow_wait_ms };
             *ends = turn.now.plus_ms(self.jitter.around_ms(wait).max(1));
@@ -163,6 +171,13 @@ impl Worker {
             *refusal = Some(reason);
         } else {
             self.stop(turn, 1, format!("the master refused this worker: {reason}"));
+        }
+    }
+
+    /// A master is there that does not lead now.
+    pub(super) fn master_is_standby(&mut self) {
+        if let Link::Registering { answered, .. } = &mut self.link {
+            *answered = true;
         }
     }
 

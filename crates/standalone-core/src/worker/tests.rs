@@ -236,6 +236,42 @@ fn it_asks_all_masters_and_gives_up_after_as_many_attempts_as_it_may() {
     assert!(scene.feed(WorkerEvent::Ticked).is_empty(), "it is over");
 }
 
+/// How long nobody takes it in until it ends, if it does: in hours.
+fn hours_until_it_ends(scene: &mut Scene, hours: u32, answer: Option<&WorkerEvent>) -> Option<u32> {
+    (1..=hours).find(|_| {
+        (0..60).any(|_| {
+            let ended = exit(&scene.tick_after(60_000)).is_some();
+            answer.into_iter().for_each(|answer| drop(scene.feed(answer.clone())));
+            ended
+        })
+    })
+}
+
+#[test]
+fn it_gives_up_only_with_nothing_to_lose_and_nobody_who_answers() {
+    // It has not led for long, or never.
+    let message = ToWorker::MasterInStandby { leader: None };
+    let standby = WorkerEvent::Received { master: 1, stamped: Stamped { term: Term(0), message } };
+    for (runs, answer, ends) in [
+        (None, None, true),
+        (Some(launch(1, 0, 1)), None, false),
+        (Some(launch_driver(true)), None, false),
+        (None, Some(&standby), false),
+    ] {
+        let mut scene = Scene::ready();
+        let what = format!("{runs:?}, {answer:?}");
+        runs.into_iter().for_each(|order| drop(scene.feed(order)));
+        scene.feed(WorkerEvent::MasterDisconnected { master: 0 });
+        assert_eq!(hours_until_it_ends(&mut scene, 10, answer).is_some(), ends, "{what}");
+    }
+    let mut scene = Scene::ready();
+    scene.feed(launch(1, 0, 1));
+    scene.feed(WorkerEvent::MasterDisconnected { master: 0 });
+    assert_eq!(hours_until_it_ends(&mut scene, 1, None), None);
+    scene.feed(exits(0));
+    assert_eq!(hours_until_it_ends(&mut scene, 1, None), Some(1), "nothing is left to lose");
+}
+
 #[test]
 fn a_master_that_comes_back_after_seconds_is_asked_within_about_as_many() {
     let mut scene = Scene::new();

@@ -41,6 +41,9 @@ pub enum GatewayError {
     /// The gateway says no.
     #[error("{message}")]
     Refused { message: String },
+    /// There is no such worker.
+    #[error("{message}")]
+    NoWorker { message: String },
     /// A file that was to be uploaded.
     #[error("could not read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
@@ -209,7 +212,7 @@ impl Gateway {
     }
 
     /// Has workers of this id, host or address get nothing more to do; what the master says, and how many executors and drivers
-    /// still run there.
+    /// still run there. `NoWorker` if a master that leads knows none.
     pub async fn decommission(&self, name: &str) -> Result<(String, u64), GatewayError> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:[]".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_name) {
@@ -219,9 +222,12 @@ impl Gateway {
         }
         let path = format!("/v1/workers/decommission/{name}");
         let reply = self.ask("POST", &path, Vec::new()).await?;
-        match reply.success {
-            true => Ok((reply.message, reply.length.unwrap_or(0))),
-            false => Err(GatewayError::Refused { message: reply.message }),
+        let (address, message) = (self.address.clone(), reply.message);
+        // Who does not lead counts nothing.
+        match (reply.success, reply.length) {
+            (true, Some(running)) => Ok((message, running)),
+            (false, Some(_)) => Err(GatewayError::NoWorker { message }),
+            (_, None) => Err(GatewayError::NotReady { address, reason: message }),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a master is started with.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -57,6 +58,13 @@ impl MasterArgs {
         Ok(wanted.then(|| u16::try_from(port).unwrap_or_default()))
     }
 
+    /// Whether they are for this machine only, though the master is there for others: HTTP shows tokens to all who are on the way, and
+    /// nobody asked for it.
+    pub(super) fn takes_rest_here_only(&self) -> Result<bool, ConfError> {
+        let asked = self.conf.get(&entries::MASTER_REST_ENABLED)?.is_some();
+        Ok(!asked && !is_loopback(&self.host))
+    }
+
     /// The key of the tokens that such submissions need; `None` if everybody may submit.
     pub(super) fn token_key(&self) -> Result<Option<TokenKey>, StartError> {
         if self.rest_port.is_none() || !self.conf.get(&entries::MASTER_REST_AUTHENTICATE)? {
@@ -97,6 +105,11 @@ impl MasterArgs {
     }
 }
 
+/// Whether only this machine reaches what is bound to this.
+pub(super) fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 /// Of the user that this process belongs to.
 fn user_cache() -> Option<PathBuf> {
     let told = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
@@ -107,4 +120,30 @@ fn user_cache() -> Option<PathBuf> {
 /// A duration as cores count it.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use firesteel_conf::Origin;
+
+    use super::*;
+
+    #[test]
+    fn submissions_over_http_are_for_other_machines_only_if_that_was_asked_for() {
+        let here_only = |host: &str, enabled: Option<&str>| {
+            let mut conf = Conf::default();
+            if let Some(enabled) = enabled {
+                conf.insert(entries::MASTER_REST_ENABLED.key(), enabled, Origin::ConfArgument);
+            }
+            let args = MasterArgs::loopback(conf, RpcOptions::default());
+            MasterArgs { host: host.to_owned(), ..args }.takes_rest_here_only().unwrap()
+        };
+        for host in ["0.0.0.0", "::", "10.0.0.1", "master.example.org"] {
+            assert!(here_only(host, None), "{host}");
+            assert!(!here_only(host, Some("true")), "{host}");
+        }
+        for host in ["127.0.0.1", "::1", "localhost"] {
+            assert!(!here_only(host, None), "{host} is here anyhow");
+        }
+    }
 }

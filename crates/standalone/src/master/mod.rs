@@ -28,6 +28,8 @@ pub(crate) use rest::fuzz as fuzz_rest;
 use rest::{Gateway, GatewayEndpoint, Site};
 use shell::{MasterEndpoint, Shell};
 
+const LOOPBACK: &str = "127.0.0.1";
+
 /// A master with its ports open.
 #[derive(Debug)]
 pub struct RunningMaster {
@@ -55,6 +57,7 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     let secret = args.rpc.identity.as_ref().map(|identity| identity.secret().clone());
     let (store, authenticates) = (Arc::new(args.store()?), args.rpc.keyring.is_some());
     let (key, retries) = (args.token_key()?, args.rpc.port_retries);
+    let rest_here_only = args.takes_rest_here_only()?;
     // Workers share the secret; the filter may be in the master's settings only.
     let logs = match TokenKey::of_secret(&args.rpc) {
         Some(key) => Some(key.for_logs()),
@@ -72,7 +75,9 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     };
     let rest = match args.rest_port {
         Some(port) => {
-            let web = web::bind(&args.host, &address.host, port, retries).await?;
+            let both = if rest_here_only { [LOOPBACK; 2] } else { [&*args.host, &*address.host] };
+            let [host, name] = both;
+            let web = web::bind(host, name, port, retries).await?;
             Some(web.also_named(&args.conf)?)
         }
         None => None,
@@ -127,8 +132,7 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
         if key.is_none() {
             tracing::warn!(address = %rest.address, "everybody who reaches the REST server can run programs");
         }
-        let everywhere = !matches!(&*args.host, "localhost" | "127.0.0.1" | "::1");
-        if everywhere && key.is_some() {
+        if !rest_here_only && !args::is_loopback(&args.host) && key.is_some() {
             tracing::warn!(
                 address = %rest.address,
                 "tokens cross the network in the clear when other machines submit over HTTP: firesteel submit does not, other clients \

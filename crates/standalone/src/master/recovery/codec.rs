@@ -26,7 +26,7 @@ const SEALED: u8 = 1;
 const TERM: &str = "term";
 const WORKER: &str = "worker_";
 const APP: &str = "app_";
-pub(super) const DRIVER: &str = "driver_";
+const DRIVER: &str = "driver_";
 
 /// What this key is for: another purpose has another one.
 const PURPOSE: &str = "firesteel 2026-11-17 state of masters";

@@ -64,7 +64,8 @@ pub trait Recovery: Send {
     /// Asks whether this master leads: `None` while another one does. Asked again and again while it does not.
     fn try_lead(&mut self) -> Result<Option<Elected>, RecoveryError>;
 
-    /// Stores all of these or none, durably.
+    /// Stores all of these, durably, in their order. Of a call that fails, or that a master dies in, the first ones may be stored and the
+    /// others not; no entry is ever stored in part.
     fn write(&mut self, entries: &[Entry]) -> Result<(), RecoveryError>;
 
     /// Asks whether this master still leads, and for how long after the call began. An error: it does not, or that cannot
@@ -158,10 +159,8 @@ impl fmt::Debug for RecoveryFactory {
     }
 }
 
-/// The entries in parts that a service takes at once: no more than so many, and no more than so many bytes unless one alone has. A cut
-/// between what became of a driver and the one that takes its place would lose both: where that helps, it is moved before them.
+/// The entries in parts that a service takes at once: no more than so many, and no more than so many bytes unless one alone has.
 fn parts(entries: &[Entry], most: usize, largest: usize) -> Vec<&[Entry]> {
-    let is_driver = |entry: &Entry| entry.key.starts_with(codec::DRIVER);
     let (mut parts, mut rest) = (Vec::new(), entries);
     while !rest.is_empty() {
         let mut bytes = 0;
@@ -169,12 +168,7 @@ fn parts(entries: &[Entry], most: usize, largest: usize) -> Vec<&[Entry]> {
             bytes += 200 + entry.key.len() + entry.value.as_ref().map_or(0, Vec::len);
             bytes < largest
         });
-        let mut until = fits.count().max(1);
-        if rest.get(until).is_some_and(is_driver) {
-            let before = rest[..until].iter().rposition(|entry| !is_driver(entry));
-            until = before.map_or(until, |last| last + 1);
-        }
-        let (part, after) = rest.split_at(until);
+        let (part, after) = rest.split_at(fits.count().max(1));
         parts.push(part);
         rest = after;
     }
@@ -235,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_write_goes_in_parts_and_drivers_stay_together_where_they_can() {
+    fn a_large_write_goes_in_parts() {
         let entry = |key: &str| Entry { key: key.to_owned(), value: None };
         let sizes = |keys: &[&str], most: usize| -> Vec<usize> {
             let entries: Vec<Entry> = keys.iter().map(|key| entry(key)).collect();
@@ -245,9 +239,7 @@ mod tests {
         };
         assert_eq!(sizes(&[], 3), [0; 0]);
         assert_eq!(sizes(&["app_1", "app_2", "app_3", "app_4"], 3), [3, 1]);
-        assert_eq!(sizes(&["worker_1", "app_1", "driver_1", "driver_2"], 3), [2, 2]);
-        assert_eq!(sizes(&["worker_1", "app_1", "driver_1", "app_2"], 3), [3, 1]);
-        assert_eq!(sizes(&["driver_1", "driver_2", "driver_3", "driver_4"], 3), [3, 1]);
+        assert_eq!(sizes(&["worker_1", "app_1", "driver_1", "driver_2"], 4), [4]);
         let large = |bytes| Entry { key: "app_1".to_owned(), value: Some(vec![0; bytes]) };
         let entries = [large(10), large(5000), large(10), large(10)];
         let found: Vec<usize> = parts(&entries, 9, 1000).iter().map(|part| part.len()).collect();

@@ -233,15 +233,24 @@ impl Writer {
     }
 
     fn begin(&mut self, begun: Begun) {
-        let Begun { elected, asked } = begun;
+        let Begun { elected, mut asked } = begun;
         let records: Records = match self.codec.records(elected.entries) {
             Ok(records) => records,
             Err(error) => return self.failed(&error),
         };
+        let mut lease = elected.lease;
+        // Much was stored: what is left of the lease would end before the master has begun. Who renews it has led all the time.
+        if lease.is_some_and(|lease| asked.elapsed() > lease / 4) {
+            asked = Instant::now();
+            lease = match self.store.renew() {
+                Ok(lease) => lease,
+                Err(error) => return self.failed(&error),
+            };
+        }
         self.count += 1;
         self.led = Some(Led { number: self.count, until: None });
-        self.renewed(asked, elected.lease);
-        let lease = elected.lease.map(|lease| self.tick_after(asked, lease));
+        self.renewed(asked, lease);
+        let lease = lease.map(|lease| self.tick_after(asked, lease));
         self.shell.elected(records, lease, self.count);
     }
 
@@ -401,6 +410,20 @@ mod tests {
         assert_eq!(writer.led.as_ref().map(|led| led.number), Some(2));
         assert_eq!(resigned.load(Ordering::Relaxed), 1, "it leads");
         assert_eq!(writer.waiting.load(Ordering::Relaxed), 0);
+    }
+
+    /// Reading all that was stored took longer than the lease.
+    #[test]
+    fn a_lease_that_ran_out_while_much_was_read_is_renewed_before_it_counts() {
+        let (mut writer, hears, resigned) = writer();
+        let elected = Elected { entries: Vec::new(), lease: Some(Duration::from_secs(8)) };
+        writer.begin(Begun { elected, asked: Instant::now() - Duration::from_secs(9) });
+        let all = jobs(&hears);
+        assert!(!all.is_empty(), "its term is persisted");
+        writer.carry_out(all);
+        assert_eq!(writer.led.as_ref().map(|led| led.number), Some(1), "it leads");
+        assert_eq!(writer.shell.view().0.status.name(), "ALIVE");
+        assert_eq!(resigned.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -291,6 +291,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         let masters: Vec<&str> = of("spark.master").map(|set| set.value.as_str()).collect();
         assert!(masters == [site.url.as_str()] || masters.len() == 1 && masters[0].contains(','));
         assert_eq!(of("spark.authenticate.secret").count(), 0);
+        assert_eq!(of("spark.org.apache.spark.ui.JWSFilter.param.secretKey").count(), 0);
     }
     if let Ok(path) = std::str::from_utf8(bytes) {
         for method in [Method::GET, Method::POST] {
@@ -351,6 +352,7 @@ mod tests {
     "spark.driver.supervise" : "true",
     "spark.driver.host" : "submitter",
     "spark.authenticate.secret" : "swordfish",
+    "spark.org.apache.spark.ui.JWSFilter.param.secretKey" : "dHJvdXQ",
     "spark.driver.memory" : "512m",
     "spark.submit.pyFiles" : "",
     "spark.submit.deployMode" : "cluster",
@@ -377,7 +379,9 @@ mod tests {
         assert_eq!(names, ["FIRESTEEL_CONF", "SPARK_SCALA_VERSION"]);
         let settings = &command.environment["FIRESTEEL_CONF"];
         assert!(settings.contains("7077") && !settings.contains("deployMode"), "{settings}");
-        assert!(!settings.contains("submitter") && !settings.contains("swordfish"), "{settings}");
+        for of_the_submitter in ["submitter", "swordfish", "dHJvdXQ"] {
+            assert!(!settings.contains(of_the_submitter), "{settings}");
+        }
         assert!(
             settings.contains("spark.authenticate=true"),
             "its worker has a secret: {settings}"

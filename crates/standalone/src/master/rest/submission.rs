@@ -18,8 +18,8 @@ use crate::store::Content;
 const LONGEST: usize = 1 << 20;
 /// Memory of a driver that does not say.
 const DRIVER_MEMORY_MB: u64 = 1024;
-/// Settings of a submission that mean nothing to the driver it starts, or are the submitter's own: its secret, its machine.
-const NOT_FOR_THE_DRIVER: [&str; 8] = [
+/// Settings of a submission that mean nothing to the driver it starts, or are the submitter's own: its secret, its key, its machine.
+const NOT_FOR_THE_DRIVER: [&str; 9] = [
     "spark.jars",
     "spark.submit.pyFiles",
     "spark.submit.deployMode",
@@ -28,6 +28,7 @@ const NOT_FOR_THE_DRIVER: [&str; 8] = [
     "spark.authenticate",
     "spark.authenticate.secret",
     "spark.authenticate.secret.file",
+    "spark.org.apache.spark.ui.JWSFilter.param.secretKey",
 ];
 /// Variables of the submitting machine that are none of the worker's.
 const NOT_FOR_THE_WORKER: [&str; 6] = [

@@ -194,12 +194,11 @@ impl ZooKeeper {
             return Ok(None);
         }
         let status = self.status();
-        let mut entries = Vec::new();
-        for key in self.session()?.children(&status)? {
-            let value = self.session()?.data(&format!("{status}/{key}"))?;
-            entries.push((key, value));
-        }
-        self.keys = entries.iter().map(|(key, _)| key.clone()).collect();
+        let keys = self.session()?.children(&status)?;
+        let paths: Vec<String> = keys.iter().map(|key| format!("{status}/{key}")).collect();
+        let values = self.session()?.data_of(&paths)?;
+        self.keys = keys.iter().cloned().collect();
+        let entries = keys.into_iter().zip(values).collect();
         Ok(Some(Elected { entries, lease: Some(self.lease()) }))
     }
 

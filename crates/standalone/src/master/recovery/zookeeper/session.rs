@@ -15,6 +15,8 @@ const LARGEST: usize = 64 << 20;
 /// How long it waits until it asks for another connection.
 const PAUSE: Duration = Duration::from_millis(100);
 const PASSWORD: usize = 16;
+/// So many nodes are asked for before the first answers: few enough that the requests fit into the buffers of any connection.
+const PIPELINED: usize = 64;
 
 /// Why something did not work.
 #[derive(Debug)]
@@ -169,25 +171,39 @@ impl Session {
         kind: i32,
         body: &dyn Fn(Writer) -> Writer,
     ) -> Result<Vec<u8>, SessionError> {
+        self.over_connection(|session| {
+            let number = session.send(kind, body)?;
+            session.answer(number)
+        })
+    }
+
+    /// Over the connection that there is or a new one, which is not used again once it broke.
+    fn over_connection<T>(
+        &mut self,
+        exchange: impl FnOnce(&mut Self) -> Result<T, SessionError>,
+    ) -> Result<T, SessionError> {
         if self.connection.is_none() {
             self.connect()?;
         }
-        let called = self.call_over_connection(kind, body);
-        if matches!(called, Err(SessionError::Connection(_) | SessionError::Nonsense)) {
+        let exchanged = exchange(self);
+        if matches!(exchanged, Err(SessionError::Connection(_) | SessionError::Nonsense)) {
             self.connection = None;
         }
-        called
+        exchanged
     }
 
-    fn call_over_connection(
-        &mut self,
-        kind: i32,
-        body: &dyn Fn(Writer) -> Writer,
-    ) -> Result<Vec<u8>, SessionError> {
+    /// The number of a request that was sent.
+    fn send(&mut self, kind: i32, body: &dyn Fn(Writer) -> Writer) -> Result<i32, SessionError> {
         self.requests = self.requests.wrapping_add(1).max(1);
         let number = self.requests;
         let connection = self.connection.as_mut().ok_or(SessionError::NoSession)?;
         connection.write_all(&body(Writer::request(number, kind)).framed())?;
+        Ok(number)
+    }
+
+    /// Answers come in the order of their requests.
+    fn answer(&mut self, number: i32) -> Result<Vec<u8>, SessionError> {
+        let connection = self.connection.as_mut().ok_or(SessionError::NoSession)?;
         loop {
             let frame = read_frame(connection)?;
             let mut answer = Reader(&frame);
@@ -208,10 +224,18 @@ impl Session {
         }
     }
 
-    /// The same for requests that may be sent twice: again and again while the session may live.
+    /// The same for requests that may be sent twice.
     fn ask(&mut self, kind: i32, body: &dyn Fn(Writer) -> Writer) -> Result<Vec<u8>, SessionError> {
+        self.while_it_may_live(|session| session.call(kind, body))
+    }
+
+    /// Again and again while connections break and the session may live.
+    fn while_it_may_live<T>(
+        &mut self,
+        call: impl Fn(&mut Self) -> Result<T, SessionError>,
+    ) -> Result<T, SessionError> {
         loop {
-            match self.call(kind, body) {
+            match call(self) {
                 Err(SessionError::Connection(error)) => {
                     if self.heard.elapsed() + PAUSE > self.timeout * 3 / 4 {
                         return Err(SessionError::Connection(error));
@@ -262,6 +286,30 @@ impl Session {
         let request = |request: Writer| request.bytes(path.as_bytes()).bool(false);
         let answer = self.ask(kind::GET_DATA, &request)?;
         Reader(&answer).bytes().map(<[u8]>::to_vec).ok_or(SessionError::Nonsense)
+    }
+
+    /// What these nodes have, in their order. Many are asked for at a time: one after the other, thousands would take longer than a session
+    /// lives.
+    pub(super) fn data_of(&mut self, paths: &[String]) -> Result<Vec<Vec<u8>>, SessionError> {
+        let mut found = Vec::with_capacity(paths.len());
+        for paths in paths.chunks(PIPELINED) {
+            found.extend(self.while_it_may_live(|session| session.data_of_some(paths))?);
+        }
+        Ok(found)
+    }
+
+    fn data_of_some(&mut self, paths: &[String]) -> Result<Vec<Vec<u8>>, SessionError> {
+        self.over_connection(|session| {
+            let numbers = paths.iter().map(|path| {
+                session.send(kind::GET_DATA, &|request| request.bytes(path.as_bytes()).bool(false))
+            });
+            let numbers = numbers.collect::<Result<Vec<i32>, SessionError>>()?;
+            let data = numbers.into_iter().map(|number| {
+                let answer = session.answer(number)?;
+                Reader(&answer).bytes().map(<[u8]>::to_vec).ok_or(SessionError::Nonsense)
+            });
+            data.collect()
+        })
     }
 
     pub(super) fn children(&mut self, path: &str) -> Result<Vec<String>, SessionError> {
@@ -366,5 +414,31 @@ mod tests {
         assert!(session.exists("/a").unwrap());
         assert!(!session.exists("/a").unwrap());
         assert_eq!(server.join().unwrap(), (0, 77));
+    }
+
+    #[test]
+    fn many_nodes_are_asked_for_before_the_first_answers() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let servers = [listener.local_addr().unwrap().to_string()];
+        let server = thread::spawn(move || {
+            let (mut connection, _) = welcome(&listener);
+            for count in [PIPELINED, 1] {
+                let requests: Vec<Vec<u8>> =
+                    (0..count).map(|_| read_frame(&mut connection).unwrap()).collect();
+                for request in requests {
+                    let mut request = Reader(&request);
+                    let number = request.int().unwrap();
+                    let path = request.int().and_then(|_| request.text()).unwrap();
+                    let head = Writer::default().int(number).long(1).int(0);
+                    answer(&mut connection, head.bytes(path.as_bytes()));
+                }
+            }
+        });
+        let mut session = Session::open(&servers, Duration::from_secs(10), None).unwrap();
+        let paths: Vec<String> = (0..=PIPELINED).map(|number| format!("/{number}")).collect();
+        let found = session.data_of(&paths).unwrap();
+        let expected: Vec<&[u8]> = paths.iter().map(|path| path.as_bytes()).collect();
+        assert_eq!(found, expected);
+        server.join().unwrap();
     }
 }
