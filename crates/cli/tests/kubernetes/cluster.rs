@@ -235,7 +235,11 @@ impl Cordoned {
 impl Drop for Cordoned {
     fn drop(&mut self) {
         let nodes: Api<Node> = self.0.all();
-        let _ = self.0.block_on(nodes.uncordon(self.1));
+        // The API server may be away, and all tests need both nodes.
+        let since = Instant::now();
+        while self.0.block_on(nodes.uncordon(self.1)).is_err() && since.elapsed() < DEADLINE {
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 }
 
