@@ -228,7 +228,12 @@ impl Allocator {
 
     /// The driver's registry wants it to end.
     pub(super) fn release(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
-        let Some(slot) = self.slots.get(executor) else { return self.dropped_stale() };
+        let forgets = self.options.planted.is(Mutant::ForgetsReasons);
+        let Some(slot) = self.slots.get_mut(executor) else { return self.dropped_stale() };
+        if slot.may_be_explained() && !forgets {
+            // Its kubelet, or the API server, is late: it does not count, and its pod is to tell whose fault that is.
+            return slot.awaits_explanation(turn.now);
+        }
         let never = slot.registered().is_none() && *slot.stage() == Stage::Running;
         let cause = if never { Cause::NeverRegistered } else { Cause::Released };
         self.end(turn, executor, cause);

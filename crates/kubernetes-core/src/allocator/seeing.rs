@@ -244,6 +244,11 @@ impl Allocator {
         let words = slot.last_words().filter(|_| cause.is_by_application());
         let reason = with_words(&cause.to_string(), words);
         turn.report(ProviderEvent::Ended { executor, end, reason: reason.clone() });
+        if slot.is_unexplained() && cause != Cause::Released {
+            // The registry has said by now that its connection broke, and hears no reason any more.
+            let message = format!("executor {executor}, whose connection broke: {reason}");
+            turn.report(ProviderEvent::Warning { message });
+        }
         self.told().ended(executor, cause.to_string(), words.map(str::to_owned));
         if remains == Remains::Ended && cause.is_by_application() {
             self.fetch_log(turn, executor, &slot);

@@ -254,6 +254,47 @@ fn s04_another_one_is_asked_for_when_the_connection_breaks_and_not_when_the_kube
 }
 
 #[test]
+fn s02_what_a_kubelet_tells_late_counts_and_is_kept_and_told_though_the_registry_waits_no_longer() {
+    let options = AllocatorOptions { max_failures: Some(0), ..options() };
+    let mut scene = Scene::working(options, 1);
+    let out = scene.command(ProviderCommand::Disconnected(ExecutorId(1)));
+    assert_eq!(asked(&out), [2]);
+    scene.works(2);
+    scene.wait(4000);
+    let mut out = scene.command(ProviderCommand::Release(vec![ExecutorId(1)]));
+    out.extend(scene.wait(14_000));
+    assert_eq!((ends(&out), deletes(&out), scene.allocator.healthy()), (vec![], vec![], 1));
+    let pod = scene.ended(1, 137, "OOMKilled");
+    let out = scene.sees(pod);
+    assert_eq!(ends(&out), [(1, End::Exited(Some(ExitStatus::Signal(9))))]);
+    assert_eq!((keeps(&out), deletes(&out).len()), (1, 0));
+    let logs = out.iter().any(|effect| matches!(effect, AllocatorEffect::FetchLog { .. }));
+    let warned = out.iter().any(|effect| {
+        matches!(effect, AllocatorEffect::Report(ProviderEvent::Warning { message })
+        if message.contains("executor 1, whose connection broke: it used more memory"))
+    });
+    assert!(logs && warned, "{out:?}");
+    assert!(failed(&out).is_some_and(|words| words.contains("OOMKilled")), "it counts");
+}
+
+#[test]
+fn an_executor_whose_pod_does_not_tell_why_its_connection_broke_is_deleted_once_a_list_shows_that()
+{
+    let mut scene = Scene::working(options(), 1);
+    scene.command(ProviderCommand::Disconnected(ExecutorId(1)));
+    scene.works(2);
+    scene.command(ProviderCommand::Release(vec![ExecutorId(1)]));
+    let before = scene.list;
+    let out = scene.wait(15_000);
+    assert_eq!((ends(&out), lists(&out)), (vec![], 1), "the watch may have left it out");
+    assert!(scene.list > before);
+    let pods = [scene.running(1), scene.running(2)];
+    let out = scene.lists(pods.into());
+    assert_eq!(ends(&out), [(1, End::Told)]);
+    assert_eq!(deletes(&out), [("uid-1".to_owned(), false)]);
+}
+
+#[test]
 fn s07_executors_that_are_lost_again_and_again_are_replaced_more_and_more_slowly() {
     let mut scene = Scene::working(options(), 1);
     let mut waits = Vec::new();
