@@ -112,7 +112,10 @@ impl Allocator {
             Verdict::Over(_) if leaving => {
                 self.end(turn, executor, known.unwrap_or(Cause::Deleted));
             }
-            Verdict::Over(cause) => self.end_with(turn, executor, cause, Remains::Ended),
+            Verdict::Over(cause) => {
+                let remains = if pod.runs_on() { Remains::Pod } else { Remains::Ended };
+                self.end_with(turn, executor, cause, remains);
+            }
             Verdict::Terminating(_) if counts_on => {}
             Verdict::Terminating(cause) => self.leaves(turn, executor, cause),
             _ if leaving => {}
@@ -250,7 +253,7 @@ impl Allocator {
             turn.report(ProviderEvent::Warning { message });
         }
         self.told().ended(executor, cause.to_string(), words.map(str::to_owned));
-        if remains == Remains::Ended && cause.is_by_application() {
+        if remains != Remains::Nothing && cause.is_by_application() {
             self.fetch_log(turn, executor, &slot);
         }
         self.judge(turn, executor, &slot, &cause, &reason);

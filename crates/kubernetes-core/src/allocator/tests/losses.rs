@@ -29,6 +29,33 @@ fn s02_an_exit_is_the_applications_fault_and_its_pod_is_kept() {
 }
 
 #[test]
+fn a_pod_of_which_something_runs_on_is_deleted_and_not_kept_once_its_log_is_fetched() {
+    let running = || Container { is_executor: false, state: ContainerState::Running };
+    let failed = |is_executor| Container {
+        is_executor,
+        state: ContainerState::Terminated {
+            exit_code: 3,
+            reason: "Error".to_owned(),
+            message: String::new(),
+        },
+    };
+    let own = Container { is_executor: true, state: ContainerState::Running };
+    // What is beside the executor runs on, or has failed and the executor runs on.
+    for containers in [vec![failed(true), running()], vec![own, failed(false)]] {
+        let mut scene = Scene::working(options(), 1);
+        let pod = Pod { containers, ..scene.running(1) };
+        let out = scene.sees(pod);
+        assert_eq!(ends(&out), [(1, End::Exited(Some(ExitStatus::Code(3))))]);
+        assert_eq!((keeps(&out), deletes(&out)), (0, vec![("uid-1".to_owned(), false)]));
+        assert!(out.iter().any(|effect| matches!(effect, AllocatorEffect::FetchLog { .. })));
+    }
+    let mut scene = Scene::working(options(), 1);
+    let containers = vec![failed(true), failed(false)];
+    let pod = Pod { containers, phase: Phase::Failed, ..scene.running(1) };
+    assert_eq!(keeps(&scene.sees(pod)), 1);
+}
+
+#[test]
 fn s03_an_exit_with_code_0_is_replaced_and_blamed_as_every_exit() {
     let mut scene = Scene::working(options(), 1);
     let pod = Pod { phase: Phase::Succeeded, ..scene.ended(1, 0, "Completed") };
