@@ -174,16 +174,20 @@ impl Allocator {
             self.count_failure(turn, executor, "a quota is used up");
         }
         self.request_refused(turn, &error);
-        let nothing = self.slots.healthy() == 0;
         let waits = planted.is(Mutant::AwaitsRights);
         match error {
             ApiError::NoNamespace(_) | ApiError::Invalid(_) | ApiError::Forbidden(_)
-                if nothing && !waits =>
+                if self.never_worked() && !waits =>
             {
                 self.fail(turn, format!("executor pods cannot be created: {error}"));
             }
             _ => {}
         }
+    }
+
+    /// Whether nothing shows yet that what it asks for can be had: later, a refusal may pass as it came.
+    pub(super) fn never_worked(&self) -> bool {
+        self.slots.healthy() == 0 && !self.failures.any_registered()
     }
 
     /// Whatever was asked: what is not to be tried again before when.

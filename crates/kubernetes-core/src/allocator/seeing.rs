@@ -303,7 +303,7 @@ impl Allocator {
             self.count_failure(turn, executor, reason);
         }
         let hopeless = matches!(cause, Cause::ImagePull(_) | Cause::BadConfig(_));
-        if hopeless && self.slots.healthy() == 0 && !self.failures.any_registered() {
+        if hopeless && self.never_worked() {
             self.fail(turn, format!("executor {executor} cannot be started: {cause}"));
         }
     }
