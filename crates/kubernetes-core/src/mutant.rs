@@ -65,6 +65,8 @@ pub enum Mutant {
     TrustsSilentNodes,
     /// A pod whose node does not take it is waited for as one that starts; Spark's.
     AwaitsKubelets,
+    /// What a pod tells of its executor's end after the registry has removed it is not heard.
+    ForgetsReasons,
     /// A claim is mounted again while the pod that had it may still be there.
     SharesClaims,
 }

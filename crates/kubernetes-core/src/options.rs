@@ -48,6 +48,8 @@ pub struct Deadlines {
     pub attached_ms: u64,
     /// Running, until it registers.
     pub registered_ms: u64,
+    /// Its connection to the driver broke, until its pod says why.
+    pub explained_ms: u64,
     /// Beyond its grace period, until it is gone; it is deleted by force then.
     pub terminated_ms: u64,
     /// How long nothing of a watch may be heard; bookmarks come once a minute.
@@ -70,6 +72,7 @@ impl Default for Deadlines {
             image_ms: 120_000,
             attached_ms: 120_000,
             registered_ms: 100_000,
+            explained_ms: 15_000,
             terminated_ms: 10_000,
             watch_idle_ms: 150_000,
             regression_ms: 60_000,

@@ -163,6 +163,13 @@ impl Pod {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
+    /// Whether something of it runs, though its executor may be over: containers that came with a template or by an admission webhook,
+    /// or the executor's own, which a container beside it has failed.
+    pub fn runs_on(&self) -> bool {
+        let runs = |container: &Container| container.state == ContainerState::Running;
+        !self.is_over() && self.containers.iter().any(runs)
+    }
+
     /// The last lines that a container said which failed, the executor's before all others, on one line.
     pub fn last_words(&self) -> Option<String> {
         let said = |container: &Container| match &container.state {

@@ -1,5 +1,8 @@
 //! The application of these tests: in the process of the test (client mode), or in a pod (cluster mode).
 
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -7,7 +10,7 @@ use firesteel::prelude::*;
 use firesteel::types::Event;
 use firesteel::{Builder, Listener};
 
-use crate::cluster::{IMAGE, Turn, URL, wait_for, wait_until};
+use crate::cluster::{HOST, IMAGE, Turn, URL, wait_for, wait_until};
 
 /// What a driver saw of its executors.
 #[derive(Clone, Default)]
@@ -21,6 +24,7 @@ struct Executors {
     removed: Vec<(u32, String, Instant)>,
     /// Why executors are missing, as users hear it.
     missing: Vec<(String, Instant)>,
+    failed_tasks: u32,
 }
 
 impl Listener for Seen {
@@ -34,6 +38,7 @@ impl Listener for Seen {
                 seen.active.remove(&executor.0);
                 seen.removed.push((executor.0, reason.clone(), Instant::now()));
             }
+            Event::TaskEnd { failure: Some(_), .. } => seen.failed_tasks += 1,
             Event::ExecutorsMissing { shortage: Some(words), .. } => {
                 seen.missing.push((words.clone(), Instant::now()));
             }
@@ -44,6 +49,8 @@ impl Listener for Seen {
 
 /// How long the wanted executors may be missing after a pod, a process or its memory is gone.
 const BAR: Duration = Duration::from_secs(5);
+/// No job and no command of these tests takes longer.
+const LONGEST: Duration = Duration::from_secs(300);
 /// So long nothing may be heard of an executor before it is removed: what is on a node that dies has this time, and then the other.
 pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 
@@ -56,9 +63,26 @@ impl Seen {
         wait_until(&format!("{count} executors"), || self.active().len() == count);
     }
 
-    /// How long wanted executors may be missing. A machine that others keep busy has as long as the first ones took, and half.
+    /// How long wanted executors may be missing. A machine on which the first ones took longer than that cannot do it: it has as long as
+    /// they took, and half, and says so.
     pub(crate) fn bar(&self) -> Duration {
-        BAR.max(self.0.lock().unwrap().start * 3 / 2)
+        let start = self.0.lock().unwrap().start;
+        if start <= BAR { BAR } else { start * 3 / 2 }
+    }
+
+    /// How many tasks failed or were lost.
+    pub(crate) fn failed_tasks(&self) -> u32 {
+        self.0.lock().unwrap().failed_tasks
+    }
+
+    fn started(&self, start: Duration) {
+        self.0.lock().unwrap().start = start;
+        let judged = match start <= BAR {
+            true => String::new(),
+            // `./test k8s` counts these lines.
+            false => format!(", the bar of {} s is not judged", BAR.as_secs()),
+        };
+        println!("executors started within {} ms{judged}", start.as_millis());
     }
 
     /// When users first heard that executors are missing for this reason.
@@ -117,7 +141,7 @@ pub(crate) fn start(builder: Builder, executors: usize) -> (Context, Seen) {
     let (seen, since) = (Seen::default(), Instant::now());
     let ctx = builder.listener(seen.clone()).build().unwrap();
     seen.wait_for(executors);
-    seen.0.lock().unwrap().start = since.elapsed();
+    seen.started(since.elapsed());
     (ctx, seen)
 }
 
@@ -127,7 +151,55 @@ pub(crate) fn sum(ctx: &Context) -> u64 {
         std::thread::sleep(Duration::from_millis(50));
         items
     });
-    slow.map(|x| (x % 5, x)).reduce_by_key_into(4, |a, b| a + b).map(|(_, sum)| sum).sum().unwrap()
+    let sums = slow.map(|x| (x % 5, x)).reduce_by_key_into(4, |a, b| a + b).map(|(_, sum)| sum);
+    bounded("a sum", move || sums.sum().unwrap())
+}
+
+/// What may never come to its end if something is wrong.
+pub(crate) fn bounded<T: Send + 'static>(
+    what: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let (sender, done) = channel();
+    let thread = std::thread::spawn(move || drop(sender.send(work())));
+    match done.recv_timeout(LONGEST) {
+        Ok(done) => done,
+        Err(RecvTimeoutError::Timeout) => panic!("it did not end within {LONGEST:?}: {what}"),
+        Err(RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(thread.join().expect_err("it sent nothing"))
+        }
+    }
+}
+
+/// Where tasks connect to before they do what a test wants of them.
+pub(crate) struct Tasks(TcpListener);
+
+impl Tasks {
+    pub(crate) fn listen() -> Self {
+        let listener = TcpListener::bind((HOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Tasks(listener)
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.0.local_addr().unwrap().to_string()
+    }
+
+    pub(crate) fn next(&self) -> TcpStream {
+        let (stream, _) = wait_for("a task", || self.0.accept().ok());
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(LONGEST)).unwrap();
+        stream
+    }
+
+    /// When the process of the next task ends, which keeps its connection until then.
+    pub(crate) fn next_ends(&self) -> Instant {
+        let read = self.next().read(&mut [0]);
+        let reset = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
+        let ended = read.as_ref().map_or_else(reset, |bytes| *bytes == 0);
+        assert!(ended, "a task writes nothing, and ends: {read:?}");
+        Instant::now()
+    }
 }
 
 pub(crate) const SUM: u64 = 799 * 800 / 2;

@@ -123,9 +123,14 @@ impl Cluster {
 
     /// Has both nodes know an image.
     pub(crate) fn load_image(&self, archive: &str) {
+        assert!(self.try_load(archive), "both nodes have the image {archive}");
+    }
+
+    pub(crate) fn try_load(&self, archive: &str) -> bool {
         let archive = self.directory.join("images").join(archive);
         let mut load = Command::new(script());
-        assert!(load.arg("load").arg(&self.directory).arg(&archive).status().unwrap().success());
+        let loaded = load.arg("load").arg(&self.directory).arg(&archive).status();
+        loaded.is_ok_and(|status| status.success())
     }
 
     /// Has both nodes know the command's image.
@@ -230,7 +235,11 @@ impl Cordoned {
 impl Drop for Cordoned {
     fn drop(&mut self) {
         let nodes: Api<Node> = self.0.all();
-        let _ = self.0.block_on(nodes.uncordon(self.1));
+        // The API server may be away, and all tests need both nodes.
+        let since = Instant::now();
+        while self.0.block_on(nodes.uncordon(self.1)).is_err() && since.elapsed() < DEADLINE {
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 }
 

@@ -29,6 +29,7 @@ pub(crate) struct Lies {
     pub(crate) loses: u32,
     first_list: Option<String>,
     fired: u32,
+    lost: u32,
     creations: u32,
 }
 
@@ -62,7 +63,12 @@ impl Proxy {
         self.lies.lock().unwrap().creations
     }
 
-    /// How often it lied.
+    /// How many answers it lost.
+    pub(crate) fn lost(&self) -> u32 {
+        self.lies.lock().unwrap().lost
+    }
+
+    /// How often it lied in another way.
     pub(crate) fn fired(&self) -> u32 {
         self.lies.lock().unwrap().fired
     }
@@ -138,7 +144,7 @@ async fn answer(client: &Client, lies: &Mutex<Lies>, asked: Asked) -> Option<(u1
         let mut lies = lies.lock().unwrap();
         let lost = lies.loses > 0;
         lies.loses = lies.loses.saturating_sub(1);
-        lies.fired += u32::from(lost);
+        lies.lost += u32::from(lost);
         lost
     };
     if lost {

@@ -4,16 +4,17 @@ use std::time::Instant;
 
 use firesteel::Builder;
 
-use crate::application::{builder, print_times};
+use crate::application::{bounded, builder, print_times};
 use crate::cluster::{Turn, turn, wait_until};
 
 /// What a job of such an application fails with. How long that took is printed, and how long until nothing of it runs.
 pub(crate) fn failure(scenario: &str, turn: &Turn, builder: Builder) -> String {
     let since = Instant::now();
-    let (failed, noticed) = match builder.build() {
+    let (failed, noticed) = match bounded("a driver's start", move || builder.build()) {
         Err(error) => (error.to_string(), since.elapsed()),
         Ok(ctx) => {
-            let failed = ctx.parallelize_in(2, 0..10u64).count();
+            let rows = ctx.parallelize_in(2, 0..10u64);
+            let failed = bounded("a job that cannot work", move || rows.count());
             let failed = failed.map(|count| format!("it counted {count}")).unwrap_err().to_string();
             let noticed = since.elapsed();
             ctx.stop();

@@ -119,7 +119,7 @@ impl Opened {
         let max_downloads = conf.get(&entries::MAX_DOWNLOADS)? as usize;
         let contents = Contents::new(hash, files, max_downloads).map_err(unreadable)?;
         let served = contents.served_at(&address).map_err(unreadable)?;
-        let core = Registry::new(registry_options(&conf, hash)?);
+        let core = Registry::new(registry_options(&conf, hash, provider.reason_wait())?);
         let (sender, messages) = channel();
         let cluster = Arc::new(Cluster::new(&conf, env, sender, contents)?);
         let wanted = wanted(&conf)?;
@@ -149,13 +149,20 @@ impl Cluster {
     }
 }
 
-fn registry_options(conf: &Conf, hash: ExecutableHash) -> Result<RegistryOptions> {
+fn registry_options(
+    conf: &Conf,
+    hash: ExecutableHash,
+    reason_wait: Option<Duration>,
+) -> Result<RegistryOptions> {
     let timeout = conf.get(&entries::NETWORK_TIMEOUT)?.as_millis();
+    let defaults = RegistryOptions::default();
+    let reason_wait_ms = reason_wait.map(|wait| wait.as_millis() as u64);
     Ok(RegistryOptions {
+        reason_wait_ms: reason_wait_ms.unwrap_or(defaults.reason_wait_ms),
         hash: Some(hash.bytes()),
         target: conf.get(&entries::EXECUTOR_INSTANCES)?,
         network_timeout_ms: u64::try_from(timeout).unwrap_or(u64::MAX),
-        ..RegistryOptions::default()
+        ..defaults
     })
 }
 

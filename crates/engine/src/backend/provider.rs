@@ -6,6 +6,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use firesteel_backend::command::Command;
 use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
@@ -57,6 +58,11 @@ pub trait Provider: Send {
 
     /// How many cores an executor has if `spark.executor.cores` does not say.
     fn default_cores(&self) -> Option<u32> {
+        None
+    }
+
+    /// How long the driver waits for word of why an executor's connection broke, where this takes longer than on other clusters.
+    fn reason_wait(&self) -> Option<Duration> {
         None
     }
 

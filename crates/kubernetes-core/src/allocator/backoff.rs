@@ -219,11 +219,16 @@ impl Backoff {
         self.pauses.keys().any(|class| !matches!(class, Class::Losses | Class::Deletes))
     }
 
-    /// Since when no request succeeds, and why the last one did not.
-    pub(super) fn failing(&self) -> Option<(Tick, &str)> {
-        let classes = [Class::Server, Class::Credentials];
-        let pauses = classes.iter().filter_map(|class| self.pauses.get(class));
-        pauses.min_by_key(|pause| pause.since).map(|pause| (pause.since, pause.words.as_str()))
+    /// Since when no request succeeds, or with `refusals` none for a pod, and why the last one did not.
+    pub(super) fn failing(&self, refusals: bool) -> Option<(Tick, &str)> {
+        let counts = |class: Class| match class {
+            Class::Server | Class::Credentials => true,
+            Class::Rights | Class::Refused => refusals,
+            _ => false,
+        };
+        let pauses = self.pauses.iter().filter(|(class, _)| counts(**class));
+        let first = pauses.map(|(_, pause)| pause).min_by_key(|pause| pause.since);
+        first.map(|pause| (pause.since, pause.words.as_str()))
     }
 
     /// Why no pod is created, if that is so.

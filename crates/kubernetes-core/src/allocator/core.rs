@@ -317,15 +317,20 @@ impl Allocator {
     /// An application without executors does not wait for an API server for ever.
     fn lose_patience(&mut self, turn: &mut Turn<'_>) {
         let (patience, nothing) = (self.options.deadlines.api_ms, self.slots.healthy() == 0);
-        let Some((since, words)) = self.backoff.failing() else { return };
+        let Some((since, words)) = self.failing() else { return };
         if turn.now.since_ms(since) >= patience && nothing && self.target > 0 {
-            let reason = format!("no request succeeded for {} s: {words}", patience / 1000);
+            let reason = format!("no pod could be asked for within {} s: {words}", patience / 1000);
             self.fail(turn, reason);
         }
     }
 
+    /// A right that is missing from the start ends an application at once, and one that it had may come back.
+    fn failing(&self) -> Option<(Tick, &str)> {
+        self.backoff.failing(self.failures.any_registered())
+    }
+
     fn patience_due(&self, now: Tick) -> Option<Tick> {
-        let (since, _) = self.backoff.failing()?;
+        let (since, _) = self.failing()?;
         Some(since.plus_ms(self.options.deadlines.api_ms)).filter(|due| *due > now)
     }
 

@@ -174,16 +174,20 @@ impl Allocator {
             self.count_failure(turn, executor, "a quota is used up");
         }
         self.request_refused(turn, &error);
-        let nothing = self.slots.healthy() == 0;
         let waits = planted.is(Mutant::AwaitsRights);
         match error {
             ApiError::NoNamespace(_) | ApiError::Invalid(_) | ApiError::Forbidden(_)
-                if nothing && !waits =>
+                if self.never_worked() && !waits =>
             {
                 self.fail(turn, format!("executor pods cannot be created: {error}"));
             }
             _ => {}
         }
+    }
+
+    /// Whether nothing shows yet that what it asks for can be had: later, a refusal may pass as it came.
+    pub(super) fn never_worked(&self) -> bool {
+        self.slots.healthy() == 0 && !self.failures.any_registered()
     }
 
     /// Whatever was asked: what is not to be tried again before when.
@@ -228,7 +232,12 @@ impl Allocator {
 
     /// The driver's registry wants it to end.
     pub(super) fn release(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
-        let Some(slot) = self.slots.get(executor) else { return self.dropped_stale() };
+        let forgets = self.options.planted.is(Mutant::ForgetsReasons);
+        let Some(slot) = self.slots.get_mut(executor) else { return self.dropped_stale() };
+        if slot.may_be_explained() && !forgets {
+            // Its kubelet, or the API server, is late: it does not count, and its pod is to tell whose fault that is.
+            return slot.awaits_explanation(turn.now);
+        }
         let never = slot.registered().is_none() && *slot.stage() == Stage::Running;
         let cause = if never { Cause::NeverRegistered } else { Cause::Released };
         self.end(turn, executor, cause);

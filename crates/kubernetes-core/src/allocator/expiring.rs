@@ -28,6 +28,9 @@ impl Allocator {
         if slot.attached_by(&self.options.deadlines).is_some_and(|by| by <= turn.now) {
             return self.never_attached(turn, executor);
         }
+        if slot.is_unexplained() {
+            return self.never_explained(turn, executor);
+        }
         match slot.stage().clone() {
             Stage::Requested { .. } => {
                 let error = ApiError::Unreachable("a request was not answered".to_owned());
@@ -54,6 +57,16 @@ impl Allocator {
             Stage::Running => self.end(turn, executor, Cause::NeverRegistered),
             Stage::Leaving(cause) => self.end_by_force(turn, executor, cause),
         }
+    }
+
+    /// Its pod does not say why its connection broke, and a list shows that it has nothing to say: it may run on.
+    fn never_explained(&mut self, turn: &mut Turn<'_>, executor: ExecutorId) {
+        let newest = self.observer.newest();
+        let Some(slot) = self.slots.get_mut(executor) else { return };
+        if !slot.is_leaving() && !slot.is_sure(turn.now, newest) {
+            return self.observer.want_list(turn.now);
+        }
+        self.end(turn, executor, Cause::Released);
     }
 
     fn never_scheduled(

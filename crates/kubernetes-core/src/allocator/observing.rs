@@ -77,7 +77,7 @@ impl Allocator {
             error,
             ApiError::Forbidden(_) | ApiError::NoNamespace(_) | ApiError::Invalid(_)
         );
-        if hopeless && self.slots.healthy() == 0 {
+        if hopeless && self.never_worked() {
             self.fail(turn, format!("executor pods cannot be listed: {error}"));
         }
         // One that never asked for a pod has nothing to look for.

@@ -112,7 +112,10 @@ impl Allocator {
             Verdict::Over(_) if leaving => {
                 self.end(turn, executor, known.unwrap_or(Cause::Deleted));
             }
-            Verdict::Over(cause) => self.end_with(turn, executor, cause, Remains::Ended),
+            Verdict::Over(cause) => {
+                let remains = if pod.runs_on() { Remains::Pod } else { Remains::Ended };
+                self.end_with(turn, executor, cause, remains);
+            }
             Verdict::Terminating(_) if counts_on => {}
             Verdict::Terminating(cause) => self.leaves(turn, executor, cause),
             _ if leaving => {}
@@ -244,8 +247,13 @@ impl Allocator {
         let words = slot.last_words().filter(|_| cause.is_by_application());
         let reason = with_words(&cause.to_string(), words);
         turn.report(ProviderEvent::Ended { executor, end, reason: reason.clone() });
+        if slot.is_unexplained() && cause != Cause::Released {
+            // The registry has said by now that its connection broke, and hears no reason any more.
+            let message = format!("executor {executor}, whose connection broke: {reason}");
+            turn.report(ProviderEvent::Warning { message });
+        }
         self.told().ended(executor, cause.to_string(), words.map(str::to_owned));
-        if remains == Remains::Ended && cause.is_by_application() {
+        if remains != Remains::Nothing && cause.is_by_application() {
             self.fetch_log(turn, executor, &slot);
         }
         self.judge(turn, executor, &slot, &cause, &reason);
@@ -295,7 +303,7 @@ impl Allocator {
             self.count_failure(turn, executor, reason);
         }
         let hopeless = matches!(cause, Cause::ImagePull(_) | Cause::BadConfig(_));
-        if hopeless && self.slots.healthy() == 0 && !self.failures.any_registered() {
+        if hopeless && self.never_worked() {
             self.fail(turn, format!("executor {executor} cannot be started: {cause}"));
         }
     }

@@ -61,6 +61,8 @@ pub(super) struct Slot {
     avoids: bool,
     /// Its connection to the driver is gone for good: it does not count.
     cut_off: bool,
+    /// Since when the driver's registry does not wait any more for why that is so.
+    unexplained: Option<Tick>,
     /// What its stage is was asked for, in a list.
     sought: Option<Sought>,
     /// What it said last, if it failed.
@@ -83,6 +85,7 @@ impl Slot {
             doubtful: false,
             avoids: false,
             cut_off: false,
+            unexplained: None,
             sought: None,
             last_words: None,
             mounts,
@@ -156,6 +159,31 @@ impl Slot {
 
     pub(super) fn cut_off(&mut self) {
         self.cut_off = true;
+    }
+
+    /// Whether its pod may yet tell why the connection of its executor broke.
+    pub(super) fn may_be_explained(&self) -> bool {
+        let worked = self.registered.is_some() && self.cut_off;
+        worked && self.uid.is_some() && !self.is_leaving()
+    }
+
+    /// Nobody but its pod says any more why it ended.
+    pub(super) fn awaits_explanation(&mut self, now: Tick) {
+        self.unexplained.get_or_insert(now);
+    }
+
+    pub(super) fn is_unexplained(&self) -> bool {
+        self.unexplained.is_some()
+    }
+
+    /// Until when its pod has time to tell. What a watch left out is in a list, which is waited for.
+    fn explained_by(&self, deadlines: &Deadlines) -> Option<Tick> {
+        let since = self.unexplained?;
+        Some(match self.sought {
+            None => since.plus_ms(deadlines.explained_ms),
+            Some(Sought::After(_)) => self.since.plus_ms(deadlines.seen_ms),
+            Some(Sought::Same) => self.since,
+        })
     }
 
     /// Whether it is registered, and is to stay.
@@ -283,7 +311,9 @@ impl Slot {
     /// When its time in this stage is over.
     pub(super) fn deadline(&self, options: &AllocatorOptions, nodes: &Nodes) -> Option<Tick> {
         let attached_by = self.attached_by(&options.deadlines);
-        self.stage_deadline(options, nodes).into_iter().chain(attached_by).min()
+        let explained_by = self.explained_by(&options.deadlines);
+        let stage = self.stage_deadline(options, nodes);
+        stage.into_iter().chain(attached_by).chain(explained_by).min()
     }
 
     fn stage_deadline(&self, options: &AllocatorOptions, nodes: &Nodes) -> Option<Tick> {

@@ -43,6 +43,9 @@ use telling::tell_driver_pod;
 
 /// How many executors an application has that does not say; Spark's.
 const INSTANCES: u32 = 2;
+/// How long to wait for why an executor's connection broke: kubelets look at containers once a second, and write down what they
+/// found when they come to it. Another executor is asked for meanwhile; only tasks of the lost one wait.
+const REASON_WAIT: Duration = Duration::from_secs(4);
 /// How long the end of an application waits for its pods to be gone. They were told to end before.
 const GOODBYE: Duration = Duration::from_secs(15);
 
@@ -222,6 +225,10 @@ impl Provider for PodProvider {
 
     fn default_cores(&self) -> Option<u32> {
         Some(1)
+    }
+
+    fn reason_wait(&self) -> Option<Duration> {
+        Some(REASON_WAIT)
     }
 
     fn where_to_look(&self) -> String {

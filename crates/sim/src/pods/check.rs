@@ -32,6 +32,9 @@ pub(super) struct Book {
     /// Of these, those that are said to have ended by themselves.
     exited: Executors,
     leaving: Executors,
+    cut_off: Executors,
+    /// Those that had ended by themselves when the registry waited no longer for why: their pods tell.
+    unexplained: Executors,
     started: Executors,
     registered: Executors,
     released: Executors,
@@ -110,9 +113,26 @@ impl Book {
         match command {
             ProviderCommand::SetTarget(target) => self.target = *target,
             ProviderCommand::Registered(executor) => drop(self.registered.insert(*executor)),
-            ProviderCommand::Release(executors) => self.released.extend(executors),
+            ProviderCommand::Release(executors) => {
+                for executor in executors {
+                    let Truth { by_app, by_platform, unsure } = self.truth_of(*executor);
+                    let worked = self.registered.contains(executor);
+                    if self.cut_off.contains(executor)
+                        && worked
+                        && by_app
+                        && !by_platform
+                        && !unsure
+                    {
+                        self.unexplained.insert(*executor);
+                    }
+                }
+                self.released.extend(executors);
+            }
             ProviderCommand::Stop => self.released.extend(self.asked.iter()),
-            ProviderCommand::Disconnected(executor) => drop(self.leaving.insert(*executor)),
+            ProviderCommand::Disconnected(executor) => {
+                self.leaving.insert(*executor);
+                self.cut_off.insert(*executor);
+            }
             ProviderCommand::NodesExcluded(_)
             | ProviderCommand::Named(_)
             | ProviderCommand::Silent(_) => {}
@@ -257,6 +277,13 @@ impl World {
     fn check_blame(&self, executor: ExecutorId, end: End, reason: &str) -> Result<(), String> {
         let Truth { by_app, by_platform, unsure } = self.book.truth_of(executor);
         let exited = matches!(end, End::Exited(_));
+        // A list that is out of date shows a process that is over.
+        let owed = self.book.unexplained.contains(&executor) && self.plan.stale == 0;
+        if owed && end == End::Told && !by_platform && !unsure {
+            return Err(format!(
+                "S33: executor {executor} had ended by itself, and it is said: {reason}"
+            ));
+        }
         if exited && by_platform && !by_app && !unsure {
             return Err(format!(
                 "S12: the platform ended executor {executor}, and it is said: {reason}"

@@ -57,6 +57,8 @@ crate::counters::counters! {
     mute_executors,
     /// Executors that ended as soon as they ran.
     false_starts,
+    /// Ends that kubelets told later than the registry waits for them.
+    kubelets_late,
     /// Executors that crashed.
     crashes,
     /// Executors that ended with code 0.

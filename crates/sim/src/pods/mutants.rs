@@ -6,7 +6,7 @@ use super::simulate_pods;
 
 /// Every mistake, with the beginnings of the ids of the rules that it breaks.
 pub const POD_MUTANTS: &[(Mutant, &[&str])] = &[
-    (Mutant::CountsSeenPodsOnly, &["S14", "S12"]),
+    (Mutant::CountsSeenPodsOnly, &["S14", "S12", "L01"]),
     (Mutant::AwaitsLostCreates, &["L01", "L03"]),
     (Mutant::TakesNewNumbers, &["S14", "S31"]),
     (Mutant::AwaitsUnseenPods, &["L01", "L22"]),
@@ -36,6 +36,7 @@ pub const POD_MUTANTS: &[(Mutant, &[&str])] = &[
     (Mutant::TakesPodsOfOthers, &["S38"]),
     (Mutant::TrustsSilentNodes, &["L23"]),
     (Mutant::AwaitsKubelets, &["L23"]),
+    (Mutant::ForgetsReasons, &["S33"]),
     (Mutant::SharesClaims, &["S39"]),
 ];
 

@@ -206,6 +206,7 @@ impl Plan {
                 image_ms: 1500,
                 attached_ms: 3000,
                 registered_ms: 1500,
+                explained_ms: 3 * REASON_WAIT_MS,
                 terminated_ms: 700,
                 watch_idle_ms: 2500,
                 regression_ms: 20_000,

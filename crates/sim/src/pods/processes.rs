@@ -10,7 +10,7 @@ use firesteel_kubernetes_core::PodUid;
 use firesteel_kubernetes_core::pod::Pod;
 use firesteel_types::ExecutorId;
 
-use super::plan::HEARTBEAT_MS;
+use super::plan::{HEARTBEAT_MS, REASON_WAIT_MS};
 use super::{Event, World};
 
 /// The process of an executor.
@@ -165,7 +165,9 @@ impl World {
             let delay = self.rng.u64(1..20);
             self.after(delay, Event::ToDriver(of, RegistryEvent::ExecutorDisconnected { peer }));
         }
-        let delay = self.rng.u64(5..120);
+        let late = self.rng.u8(..6) == 0;
+        self.counters.kubelets_late += u64::from(late);
+        let delay = self.rng.u64(if late { REASON_WAIT_MS..2 * REASON_WAIT_MS } else { 5..120 });
         self.after(delay, Event::ContainerEnded(uid.clone()));
     }
 

@@ -63,6 +63,44 @@ fn s19_a_missing_right_ends_an_application_without_executors_with_the_servers_wo
 }
 
 #[test]
+fn s19_a_right_that_is_gone_is_waited_for_where_executors_have_worked_before_but_not_for_ever() {
+    let forbidden = || ApiError::Forbidden("cannot create resource \"pods\"".to_owned());
+    let lost = || {
+        let mut scene = Scene::working(options(), 1);
+        scene.wait(60_000);
+        let pod = Pod { terminating: true, ..scene.running(1) };
+        assert_eq!(asked(&scene.sees_gone(pod)), [2]);
+        scene
+    };
+    for error in [forbidden(), ApiError::Invalid("spec".to_owned())] {
+        let mut scene = lost();
+        assert_eq!(failed(&scene.refuses(2, 1, error)), None);
+        assert_eq!(asked(&scene.wait(3000)), [2], "it is asked for again");
+        let pod = scene.pod(2);
+        let answer = Ok(Box::new(CreateAnswer { pod, existed: false }));
+        let created = AllocatorEvent::Created { executor: ExecutorId(2), attempt: 2, answer };
+        assert_eq!(failed(&scene.feed(created)), None, "and had");
+    }
+    let mut scene = lost();
+    let (number, answer) = (scene.list, Err(forbidden()));
+    assert_eq!(failed(&scene.feed(AllocatorEvent::Listed { number, answer })), None);
+    let mut scene = lost();
+    let (mut attempt, mut ended) = (1, None);
+    scene.refuses(2, attempt, forbidden());
+    let since = scene.now;
+    while ended.is_none() {
+        let out = scene.wait(1000);
+        ended = failed(&out);
+        if !asked(&out).is_empty() {
+            attempt += 1;
+            ended = ended.or(failed(&scene.refuses(2, attempt, forbidden())));
+        }
+    }
+    assert_eq!(scene.now.since_ms(since), 600_000);
+    assert!(ended.is_some_and(|words| words.contains("cannot create resource")));
+}
+
+#[test]
 fn s19_a_namespace_that_goes_or_a_pod_that_is_invalid_ends_it_too_and_so_do_pods_that_nobody_may_list()
  {
     for error in [ApiError::NoNamespace("gone".to_owned()), ApiError::Invalid("gone".to_owned())] {

@@ -29,6 +29,33 @@ fn s02_an_exit_is_the_applications_fault_and_its_pod_is_kept() {
 }
 
 #[test]
+fn a_pod_of_which_something_runs_on_is_deleted_and_not_kept_once_its_log_is_fetched() {
+    let running = || Container { is_executor: false, state: ContainerState::Running };
+    let failed = |is_executor| Container {
+        is_executor,
+        state: ContainerState::Terminated {
+            exit_code: 3,
+            reason: "Error".to_owned(),
+            message: String::new(),
+        },
+    };
+    let own = Container { is_executor: true, state: ContainerState::Running };
+    // What is beside the executor runs on, or has failed and the executor runs on.
+    for containers in [vec![failed(true), running()], vec![own, failed(false)]] {
+        let mut scene = Scene::working(options(), 1);
+        let pod = Pod { containers, ..scene.running(1) };
+        let out = scene.sees(pod);
+        assert_eq!(ends(&out), [(1, End::Exited(Some(ExitStatus::Code(3))))]);
+        assert_eq!((keeps(&out), deletes(&out)), (0, vec![("uid-1".to_owned(), false)]));
+        assert!(out.iter().any(|effect| matches!(effect, AllocatorEffect::FetchLog { .. })));
+    }
+    let mut scene = Scene::working(options(), 1);
+    let containers = vec![failed(true), failed(false)];
+    let pod = Pod { containers, phase: Phase::Failed, ..scene.running(1) };
+    assert_eq!(keeps(&scene.sees(pod)), 1);
+}
+
+#[test]
 fn s03_an_exit_with_code_0_is_replaced_and_blamed_as_every_exit() {
     let mut scene = Scene::working(options(), 1);
     let pod = Pod { phase: Phase::Succeeded, ..scene.ended(1, 0, "Completed") };
@@ -251,6 +278,47 @@ fn s04_another_one_is_asked_for_when_the_connection_breaks_and_not_when_the_kube
     let pod = scene.ended(1, 137, "OOMKilled");
     let out = scene.sees(pod);
     assert!(asked(&out).is_empty() && reason(&out).contains("OOMKilled"), "{}", reason(&out));
+}
+
+#[test]
+fn s02_what_a_kubelet_tells_late_counts_and_is_kept_and_told_though_the_registry_waits_no_longer() {
+    let options = AllocatorOptions { max_failures: Some(0), ..options() };
+    let mut scene = Scene::working(options, 1);
+    let out = scene.command(ProviderCommand::Disconnected(ExecutorId(1)));
+    assert_eq!(asked(&out), [2]);
+    scene.works(2);
+    scene.wait(4000);
+    let mut out = scene.command(ProviderCommand::Release(vec![ExecutorId(1)]));
+    out.extend(scene.wait(14_000));
+    assert_eq!((ends(&out), deletes(&out), scene.allocator.healthy()), (vec![], vec![], 1));
+    let pod = scene.ended(1, 137, "OOMKilled");
+    let out = scene.sees(pod);
+    assert_eq!(ends(&out), [(1, End::Exited(Some(ExitStatus::Signal(9))))]);
+    assert_eq!((keeps(&out), deletes(&out).len()), (1, 0));
+    let logs = out.iter().any(|effect| matches!(effect, AllocatorEffect::FetchLog { .. }));
+    let warned = out.iter().any(|effect| {
+        matches!(effect, AllocatorEffect::Report(ProviderEvent::Warning { message })
+        if message.contains("executor 1, whose connection broke: it used more memory"))
+    });
+    assert!(logs && warned, "{out:?}");
+    assert!(failed(&out).is_some_and(|words| words.contains("OOMKilled")), "it counts");
+}
+
+#[test]
+fn an_executor_whose_pod_does_not_tell_why_its_connection_broke_is_deleted_once_a_list_shows_that()
+{
+    let mut scene = Scene::working(options(), 1);
+    scene.command(ProviderCommand::Disconnected(ExecutorId(1)));
+    scene.works(2);
+    scene.command(ProviderCommand::Release(vec![ExecutorId(1)]));
+    let before = scene.list;
+    let out = scene.wait(15_000);
+    assert_eq!((ends(&out), lists(&out)), (vec![], 1), "the watch may have left it out");
+    assert!(scene.list > before);
+    let pods = [scene.running(1), scene.running(2)];
+    let out = scene.lists(pods.into());
+    assert_eq!(ends(&out), [(1, End::Told)]);
+    assert_eq!(deletes(&out), [("uid-1".to_owned(), false)]);
 }
 
 #[test]
