@@ -73,6 +73,26 @@ fn a_log_that_grows_is_read_on_and_one_that_is_renamed_is_the_same_application()
 }
 
 #[test]
+fn a_log_that_is_written_anew_and_longer_is_read_from_its_beginning() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = History::open(options(directory.path())).unwrap();
+    let path = directory.path().join("app-1");
+    fs::write(&path, start("app-1") + &removed(1) + END).unwrap();
+    history.refresh().unwrap();
+    assert_eq!(executors(&history, "app-1"), Some(1));
+    let made = |path: &Path| fs::metadata(path).unwrap().created().ok();
+    let before = made(&path).map(|it| it + Duration::from_millis(1));
+    // As `spark.eventLog.overwrite` has it; a file system that tells no times of making is none that this can be tested on.
+    while before.is_some() && made(&path) <= before {
+        fs::remove_file(&path).unwrap();
+        let anew = [2, 3, 4].map(removed).concat();
+        fs::write(&path, start("app-1") + &anew + END).unwrap();
+    }
+    let expected = if before.is_some() { 3 } else { 1 };
+    assert_eq!(executors(&history, "app-1"), Some(expected));
+}
+
+#[test]
 fn insights_of_a_log_that_just_ends_know_of_nothing_behind_its_end() {
     let directory = tempfile::tempdir().unwrap();
     let stage = r#""Stage ID":0,"Stage Attempt ID":0,"Stage Name":"s","Number of Tasks":300,"RDD Info":[],"Parent IDs":[],"Details":"","Accumulables":[]"#;
