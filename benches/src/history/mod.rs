@@ -292,7 +292,7 @@ impl Bench<'_> {
         });
         match &agreed {
             Ok(differences) => {
-                differences.iter().take(20).for_each(|it| println!("difference: {it}"));
+                agreement::by_field(differences).iter().for_each(|it| println!("{it}"));
             }
             Err(error) => self.problems.push(format!("agreement: {error:#}")),
         }
