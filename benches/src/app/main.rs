@@ -26,7 +26,8 @@ const USAGE: &str = "usage: firesteel-bench-app JOB
   by-hand pipelines | by-hand chain10 | by-hand longs PARTITIONS
   shown SECONDS PORT
   knock ADDRESS | idle
-  trivial | collect WORD | hold | survive TASKS MILLISECONDS | tasks | pagerank FILE | longs PARTITIONS | pipelines | chain10
+  trivial | collect WORD | hold | survive TASKS MILLISECONDS | tasks | status | pagerank FILE | longs PARTITIONS | pipelines
+  chain10
   wordcount FILE | sort RECORDS PARTITIONS | join ROWS PARTITIONS
   group PAIRS PARTITIONS | distinct STRINGS PARTITIONS | guarantees PAIRS PARTITIONS
   told well|badly|many|never
@@ -99,6 +100,7 @@ fn run(words: &[&str]) -> Result<(), Failure> {
         ["hold"] => Ok(survive::hold()?),
         ["survive", tasks, millis] => Ok(survive::survive(number(tasks)?, number(millis)?)?),
         ["tasks"] => Ok(on_firesteel::tasks()?),
+        ["status"] => Ok(on_firesteel::status()?),
         ["shown", seconds, port] => Ok(on_firesteel::shown(number(seconds)?, number(port)?)?),
         ["pagerank", file] => Ok(on_firesteel::pagerank(file)?),
         ["longs", partitions] => Ok(on_firesteel::longs(number(partitions)?)?),

@@ -4,10 +4,13 @@
 //! in the hand-written loops.
 
 use std::hint::black_box;
+use std::mem::take;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use firesteel::prelude::*;
+use firesteel::status::{AppStatus, Retention};
 use firesteel::types::Event;
 
 use crate::by_hand::{FACTOR, NUMBERS};
@@ -66,6 +69,33 @@ pub(crate) fn tasks() -> Result<()> {
         if run == 4 {
             println!("RESULT tasks10000 {count}");
         }
+    }
+    Ok(())
+}
+
+/// 10,000 empty tasks, and applying all their events to a status that has seen nothing yet, in turns.
+pub(crate) fn status() -> Result<()> {
+    let heard: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let listening = heard.clone();
+    let listener = move |event: &Event| listening.lock().expect("no panic").push(event.clone());
+    // Room for all of them: none is dropped.
+    let builder =
+        builder("events").config("spark.scheduler.listenerbus.eventqueue.capacity", 100_000);
+    let ctx = builder.listener(listener).build()?;
+    ctx.parallelize_in(10_000, 1..=10_000u32).count()?;
+    ctx.stop();
+    let events = take(&mut *heard.lock().expect("no panic"));
+    let ctx = self::builder("tasks").build()?;
+    let numbers = ctx.parallelize_in(10_000, 1..=10_000u32);
+    // As by default.
+    let retention = Retention { jobs: 1000, stages: 1000, tasks: 100_000, dead_executors: 100 };
+    for run in 1..=16 {
+        timing::timed(&format!("tasks10000 run{run}"), || numbers.count())?;
+        let (mut status, events) = (AppStatus::new(retention), events.clone());
+        timing::timed(&format!("status10000 run{run}"), || {
+            events.into_iter().for_each(|event| status.take(event));
+        });
+        println!("RESULT status10000 {}", status.totals().tasks_completed);
     }
     Ok(())
 }

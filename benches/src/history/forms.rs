@@ -2,6 +2,7 @@
 //! process and on a cluster.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -54,6 +55,23 @@ fn run(mut command: Command, ending: &str) -> Result<()> {
         ended.status,
         process::tail(&ended.stderr)
     );
+    // It failed for the reason that was meant.
+    ensure!(
+        is_well || ended.stderr.contains("always fails"),
+        "it failed for another reason: {}",
+        process::tail(&ended.stderr)
+    );
+    Ok(())
+}
+
+/// A log of several files is among them.
+fn one_rolled(logs: &Path) -> Result<()> {
+    let mut most = 0;
+    for log in fs::read_dir(logs)?.map_while(Result::ok).filter(|it| it.path().is_dir()) {
+        let names = fs::read_dir(log.path())?.map_while(Result::ok).map(|it| it.file_name());
+        most = most.max(names.filter(|it| it.to_string_lossy().starts_with("events_")).count());
+    }
+    ensure!(most >= 2, "no log rolled: the one with the most files of events has {most}");
     Ok(())
 }
 
@@ -76,5 +94,6 @@ pub(super) fn write(logs: &Path) -> Result<usize> {
         run(command, ending).with_context(|| format!("on a cluster, {ending}, {form:?}"))?;
     }
     site.stop();
+    one_rolled(logs)?;
     Ok(LOCAL.len() + ON_A_CLUSTER.len())
 }

@@ -6,7 +6,7 @@
 //! | `servers` | history servers of both kinds as processes, what they answer |
 //! | `agreement` | whether two servers say the same |
 //! | `forms` | logs of ours in all forms |
-//! | `overhead` | what writing a log costs a job |
+//! | `overhead` | what writing a log costs a job, and keeping its status |
 
 mod agreement;
 mod forms;
@@ -17,7 +17,7 @@ pub(crate) mod servers;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 
 use crate::{
     bars::{Bar, Bars, Target},
@@ -37,6 +37,14 @@ const TASKS: u64 = 1_000_000;
 const LOGS: u64 = 10_000;
 /// Bytes that the logs of a whole run take, with what is stored of them.
 const SPACE: u64 = 6_000_000_000;
+/// Answers that are compared at least, of all applications together.
+const ANSWERS: usize = 500;
+/// The heap of Spark's server where its time counts, and those that are tried where its memory does: a JVM lets its heap grow as far as it
+/// may, so its peak says little when that is more than it needs.
+pub(crate) const HEAP: &str = "8g";
+const HEAPS: [&str; 3] = ["2g", "4g", HEAP];
+/// What a log may cost, and the status with it.
+const MOST: f64 = 1.03;
 /// No server takes this long.
 const LIMIT: Duration = Duration::from_secs(900);
 
@@ -121,10 +129,29 @@ impl Bench<'_> {
         match kind {
             Kind::Firesteel => Server::firesteel(&self.firesteel, logs, store),
             Kind::Spark => match &self.spark {
-                Some(spark) => Server::spark(spark, logs),
+                Some(spark) => Server::spark(spark, logs, HEAP),
                 None => anyhow::bail!("Spark could not be set up"),
             },
         }
+    }
+
+    /// The smallest heap with which Spark's server opens the large log, and the peak of its memory then, in bytes.
+    fn smallest_heap(&self, logs: &Path) -> Result<(&'static str, f64)> {
+        let spark = self.spark.as_ref().context("Spark could not be set up")?;
+        let open = |heap| -> Result<f64> {
+            let server = Server::spark(spark, logs, heap)?;
+            server.wait_for_applications(1, LIMIT)?;
+            server.open(logs::LARGE)?;
+            server.peak_bytes()
+        };
+        let mut last = Ok(f64::NAN);
+        for heap in HEAPS {
+            last = open(heap);
+            if let Ok(bytes) = last {
+                return Ok((heap, bytes));
+            }
+        }
+        Err(last.err().context("no heap was tried")?)
     }
 
     /// Both sides in turns; one that fails is named and has no numbers.
@@ -197,9 +224,17 @@ impl Bench<'_> {
         let faster = Some(("history_open_vs_spark", ratio as Ratio, Target::AtLeast(10.0)));
         self.row("open 1 M tasks", Unit::Seconds, [&spark.seconds, &ours.seconds], faster);
         let megabytes = |bytes: &[f64]| bytes.iter().map(|it| it / 1e6).collect::<Vec<_>>();
-        let (theirs, bytes) = (megabytes(&spark.bytes), megabytes(&ours.bytes));
+        let (heap, theirs) = match self.smallest_heap(&logs) {
+            Ok((heap, bytes)) => (heap, vec![bytes]),
+            Err(error) => {
+                self.problems.push(format!("memory of Spark: {error:#}"));
+                ("?", vec![])
+            }
+        };
+        let (theirs, bytes) = (megabytes(&theirs), megabytes(&ours.bytes));
         let smaller = Some(("history_rss_vs_spark", part as Ratio, Target::AtMost(0.2)));
-        self.row("open 1 M tasks, peak RSS", Unit::Megabytes, [&theirs, &bytes], smaller);
+        let name = format!("open 1 M tasks, peak RSS (Spark with {heap}, its smallest heap)");
+        self.row(&name, Unit::Megabytes, [&theirs, &bytes], smaller);
         let again = self.open_again(&logs);
         if let Err(error) = &again {
             self.problems.push(format!("second open: {error:#}"));
@@ -250,30 +285,56 @@ impl Bench<'_> {
             ours.wait_for_applications(count, LIMIT)?;
             agreement::compare(&spark, &ours)
         });
+        let agreed = agreed.and_then(|(answers, differences)| {
+            println!("agreement: {answers} answers, {} differences", differences.len());
+            ensure!(answers >= ANSWERS, "only {answers} answers were compared");
+            Ok(differences)
+        });
         match &agreed {
-            Ok((_, differences)) => {
-                differences.iter().take(20).for_each(|it| println!("difference: {it}"));
+            Ok(differences) => {
+                agreement::by_field(differences).iter().for_each(|it| println!("{it}"));
             }
             Err(error) => self.problems.push(format!("agreement: {error:#}")),
         }
-        let value = agreed.ok().map(|(_, differences)| differences.len() as f64);
+        let value = agreed.ok().map(|differences| differences.len() as f64);
         self.bar("history_differences_from_spark", value, Target::AtMost(0.0));
         Ok(())
     }
 
+    /// What a log costs a job, and what the status of 10,000 tasks does on top.
     fn overhead(&mut self) -> Result<()> {
+        let status = overhead::status();
+        if let Err(error) = &status {
+            self.problems.push(format!("status: {error:#}"));
+        }
+        let status = status.unwrap_or_default();
+        let share = status.ratio();
         for (name, job) in overhead::jobs(self.selection.small)? {
-            let rounds = self.selection.rounds.max(5);
-            let measured = overhead::measure(&job, rounds, self.scratch.path());
+            let measured = overhead::measure(&job, self.selection.rounds, self.scratch.path());
             if let Err(error) = &measured {
                 self.problems.push(format!("{name}: {error:#}"));
             }
-            let (without, with) = measured.unwrap_or_default();
-            let bar = (format!("eventlog_{name}"), part as Ratio, Target::AtMost(1.03));
-            let cells = (format!("{name} with an event log"), [&without[..], &with[..]]);
-            self.row(&cells.0, Unit::Seconds, cells.1, Some((&bar.0, bar.1, bar.2)));
+            let turns = measured.unwrap_or_default();
+            let cost = turns.ratio();
+            self.turns(&format!("{name} with an event log"), "without", &turns);
+            self.bar(&format!("eventlog_{name}"), cost, Target::AtMost(MOST));
+            if name == "tasks10000" {
+                self.turns("status of tasks10000", "the tasks", &status);
+                // Without a log a job has its status, too.
+                let both = cost.zip(share).map(|(cost, share)| cost / (1.0 - share));
+                self.bar("eventlog_status_tasks10000", both, Target::AtMost(MOST));
+            }
         }
         Ok(())
+    }
+
+    /// A row whose ratio is the median over turns.
+    fn turns(&mut self, name: &str, other_name: &'static str, turns: &overhead::Turns) {
+        let spread = |values: &[f64]| Spread::of(values.iter().copied());
+        let (name, unit) = (name.to_owned(), Unit::Seconds);
+        let (other, ours) = (spread(&turns.one), spread(&turns.other));
+        let verdict = turns.ratio().map_or("-".into(), |ratio| format!("{ratio:.3}"));
+        self.table.push(Row { name, unit, other_name, other, ours, verdict }.cells());
     }
 }
 

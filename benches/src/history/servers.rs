@@ -66,7 +66,8 @@ impl Server {
         Self::start(command, port)
     }
 
-    pub(crate) fn spark(spark: &Spark, logs: &Path) -> Result<Self> {
+    /// `heap` as Java takes it, such as `8g`.
+    pub(crate) fn spark(spark: &Spark, logs: &Path, heap: &str) -> Result<Self> {
         let port = free_port()?;
         let mut command = Command::new(spark.program("spark-class"));
         let options = format!(
@@ -77,7 +78,7 @@ impl Server {
         spark::remove_settings(&mut command);
         command
             .env("SPARK_HISTORY_OPTS", options)
-            .env("SPARK_DAEMON_MEMORY", "8g")
+            .env("SPARK_DAEMON_MEMORY", heap)
             .env("SPARK_LOCAL_IP", "127.0.0.1");
         spark.prepare_command(&mut command);
         Self::start(command, port)

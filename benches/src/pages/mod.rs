@@ -18,7 +18,7 @@ use anyhow::{Context, Result, ensure};
 use crate::{
     bars::{Bar, Bars, Target},
     engine::machine,
-    history::{logs, servers::Server},
+    history::{HEAP, logs, servers::Server},
     output::Output,
     process,
     scratch::Scratch,
@@ -191,7 +191,7 @@ fn paint(rounds: usize) -> Result<Vec<Painted>> {
     let scratch = Scratch::with_space("pages", SPACE)?;
     logs::large(scratch.path(), TASKS)?;
     let servers = [
-        ("spark", Server::spark(&spark, scratch.path())?),
+        ("spark", Server::spark(&spark, scratch.path(), HEAP)?),
         ("firesteel", Server::firesteel(&process::sibling("firesteel")?, scratch.path(), None)?),
     ];
     for (_, server) in &servers {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use firesteel_conf::Redaction;
 use firesteel_monitor::rest::Query;
-use firesteel_status::{AppStatus, Order, Paging};
+use firesteel_status::AppStatus;
 use firesteel_types::{ExecutorId, JobId, RddId, StageRef, Tick};
 use maud::{DOCTYPE, Markup, html};
 
@@ -170,20 +170,8 @@ impl Frame<'_> {
 pub(crate) fn end(place: Place, status: &AppStatus, now: Tick) -> Tick {
     status.application().ended.unwrap_or_else(|| match place {
         Place::Live => now,
-        _ => last_moment(status),
+        _ => status.last_moment(),
     })
-}
-
-/// The latest moment that a status knows of.
-fn last_moment(status: &AppStatus) -> Tick {
-    let stages = status.stages(|_| true, Order::Ascending, Paging::ALL).items;
-    let of_stages = stages.iter().filter_map(|stage| stage.completed.or(stage.last_task));
-    let of_executors =
-        status.executors().map(|it| it.removed.as_ref().map_or(it.added, |(at, _)| *at));
-    let of_jobs = status.jobs(|_| true, Order::Ascending, Paging::ALL).items;
-    let of_jobs = of_jobs.iter().map(|job| job.completed.unwrap_or(job.submitted));
-    let last = of_stages.chain(of_executors).chain(of_jobs).max();
-    last.unwrap_or(status.application().started)
 }
 
 /// What the script of a page needs to know to keep it up to date.

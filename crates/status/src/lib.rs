@@ -295,6 +295,18 @@ impl AppStatus {
         &self.application
     }
 
+    /// The latest moment that it knows of: until when an application ran whose log just ends.
+    pub fn last_moment(&self) -> Tick {
+        let stages = self.stages(|_| true, Order::Ascending, Paging::ALL).items;
+        let of_stages = stages.iter().filter_map(|stage| stage.completed.or(stage.last_task));
+        let of_executors =
+            self.executors().map(|it| it.removed.as_ref().map_or(it.added, |(at, _)| *at));
+        let of_jobs = self.jobs(|_| true, Order::Ascending, Paging::ALL).items;
+        let of_jobs = of_jobs.iter().map(|job| job.completed.unwrap_or(job.submitted));
+        let last = of_stages.chain(of_executors).chain(of_jobs).max();
+        last.unwrap_or(self.application.started).max(self.latest)
+    }
+
     /// Tells what another engine calls an executor whose name is not a number.
     pub fn name_executor(&mut self, executor: ExecutorId, name: &str) {
         if self.names.len() < NAMES {

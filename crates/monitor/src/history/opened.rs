@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use firesteel_metrics::{Histogram, Metrics, Timer};
 use firesteel_status::{AppStatus, Retention};
+use firesteel_types::Tick;
 
 use super::index::Index;
 use super::lock;
@@ -220,7 +221,8 @@ impl OpenLog {
     /// Whether reading cannot go on where it ended.
     fn is_stale(&self, now: &LogSource) -> bool {
         let Some(then) = &self.source else { return false };
-        then.bytes > now.bytes || (self.is_stored && then != now)
+        let is_another = then.made != now.made && then.made != Tick(0);
+        then.bytes > now.bytes || is_another || (self.is_stored && then != now)
     }
 
     fn catch_up(&mut self, source: LogSource) -> io::Result<()> {

@@ -73,6 +73,65 @@ fn a_log_that_grows_is_read_on_and_one_that_is_renamed_is_the_same_application()
 }
 
 #[test]
+fn a_log_that_is_written_anew_and_longer_is_read_from_its_beginning() {
+    let directory = tempfile::tempdir().unwrap();
+    let history = History::open(options(directory.path())).unwrap();
+    let path = directory.path().join("app-1");
+    fs::write(&path, start("app-1") + &removed(1) + END).unwrap();
+    history.refresh().unwrap();
+    assert_eq!(executors(&history, "app-1"), Some(1));
+    let made = |path: &Path| fs::metadata(path).unwrap().created().ok();
+    let before = made(&path).map(|it| it + Duration::from_millis(1));
+    // As `spark.eventLog.overwrite` has it; a file system that tells no times of making is none that this can be tested on.
+    while before.is_some() && made(&path) <= before {
+        fs::remove_file(&path).unwrap();
+        let anew = [2, 3, 4].map(removed).concat();
+        fs::write(&path, start("app-1") + &anew + END).unwrap();
+    }
+    let expected = if before.is_some() { 3 } else { 1 };
+    assert_eq!(executors(&history, "app-1"), Some(expected));
+}
+
+#[test]
+fn insights_of_a_log_that_just_ends_know_of_nothing_behind_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let stage = r#""Stage ID":0,"Stage Attempt ID":0,"Stage Name":"s","Number of Tasks":300,"RDD Info":[],"Parent IDs":[],"Details":"","Accumulables":[]"#;
+    let mut log = start("app-1") + &removed(1);
+    log += &format!(
+        r#"{{"Event":"SparkListenerJobStart","Job ID":0,"Submission Time":7,"Stage Infos":[{{{stage}}}],"Stage IDs":[0]}}"#
+    );
+    log += &format!(
+        "\n{{\"Event\":\"SparkListenerStageSubmitted\",\"Stage Info\":{{{stage},\"Submission Time\":8}}}}\n"
+    );
+    for task in 0..150 {
+        let info = |end: u64| {
+            format!(
+                r#""Stage ID":0,"Stage Attempt ID":0,"Task Info":{{"Task ID":{task},"Index":{task},"Attempt":0,"Launch Time":{},"Executor ID":"1","Host":"h","Locality":"ANY","Speculative":false,"Getting Result Time":0,"Finish Time":{end},"Failed":false,"Killed":false}}"#,
+                9 + 3 * task
+            )
+        };
+        log += &format!("{{\"Event\":\"SparkListenerTaskStart\",{}}}\n", info(0));
+        log += &format!(
+            "{{\"Event\":\"SparkListenerTaskEnd\",\"Task Type\":\"ResultTask\",\"Task End Reason\":{{\"Reason\":\"Success\"}},{},\"Task \
+             Metrics\":{{\"Executor Run Time\":3}}}}\n",
+            info(12 + 3 * task)
+        );
+    }
+    fs::write(directory.path().join("app-1.inprogress"), log).unwrap();
+    let history = History::open(options(directory.path())).unwrap();
+    // Two days later.
+    let now = Tick(2 * 86_400_000);
+    let redaction = firesteel_conf::entries::REDACTION_REGEX.default_value();
+    let (path, host) = ("/api/v1/applications/app-1/insights", "h");
+    let ask = crate::rest::Ask { path, query: "", host, now };
+    let answer = crate::rest::answer(&history, &redaction, &ask);
+    assert_eq!(String::from_utf8(answer.body).unwrap().trim(), "[ ]");
+    let mut of_days = 0;
+    history.with_status("app-1", None, &mut |status| of_days = status.insights(now).len());
+    assert!(of_days > 0, "two days would be worth a word");
+}
+
+#[test]
 fn only_so_many_applications_are_held_and_all_can_be_asked_for() {
     let directory = tempfile::tempdir().unwrap();
     for id in ["a", "b", "c", "d"] {

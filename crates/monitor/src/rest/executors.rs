@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firesteel_conf::Redaction;
 use firesteel_status::{AppStatus, ExecutorStatus, RddStatus};
-use firesteel_types::{ExecutorId, ResourceProfile, Tick};
+use firesteel_types::{BlockManagerId, ExecutorId, ResourceProfile, Tick};
 use serde::Serialize;
 
 use super::json::Date;
 use super::stages::{Peaks, peaks};
+use crate::spark::NO_PORT;
 
 /// `ExecutorSummary`
 #[derive(Serialize)]
@@ -84,7 +85,7 @@ pub(crate) fn max_tasks(status: &AppStatus, executor: &ExecutorStatus) -> u32 {
 impl<'a> ExecutorData<'a> {
     pub(crate) fn of(status: &'a AppStatus, executor: &'a ExecutorStatus, now: Tick) -> Self {
         let manager = executor.block_manager.as_ref();
-        let host_port = manager.map(|manager| format!("{}:{}", manager.host, manager.port));
+        let host_port = manager.map(host_port);
         let tasks = executor.tasks;
         let excluded: BTreeSet<u32> =
             executor.excluded_in.iter().map(|stage| stage.stage.0).collect();
@@ -132,6 +133,11 @@ impl<'a> ExecutorData<'a> {
             excluded_in_stages: excluded,
         }
     }
+}
+
+/// As Spark's log has to say it of one that nobody reaches, too.
+fn host_port(manager: &BlockManagerId) -> String {
+    format!("{}:{}", manager.host, manager.port.max(NO_PORT))
 }
 
 /// How long its tasks ran, and the garbage collector; of the driver: how long the application runs, and its own collector.
@@ -213,7 +219,7 @@ fn holders(status: &AppStatus, rdd: &RddStatus) -> Vec<HolderData> {
     for (executor, holder) in &mut holders {
         let Some(executor) = status.executor(*executor) else { continue };
         let manager = executor.block_manager.as_ref();
-        let address = manager.map(|manager| format!("{}:{}", manager.host, manager.port));
+        let address = manager.map(host_port);
         holder.address = address.unwrap_or_default();
         holder.memory_remaining = executor.max_memory.saturating_sub(executor.memory_used);
         holder.on_heap_memory_remaining = holder.memory_remaining;

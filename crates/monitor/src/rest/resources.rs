@@ -61,7 +61,7 @@ impl Asked<'_> {
         }
         let mut answered = None;
         let mut look = |status: &AppStatus| {
-            let about = About { status, secrets, query, ask };
+            let about = About { status, secrets, query, ask, is_live: applications.is_live() };
             answered = Some(about.answer(self.resource, self.rest));
         };
         applications.with_status(self.id, self.attempt, &mut look);
@@ -126,6 +126,7 @@ struct About<'a> {
     secrets: &'a Redaction,
     query: &'a Query,
     ask: &'a Ask<'a>,
+    is_live: bool,
 }
 
 impl About<'_> {
@@ -164,7 +165,7 @@ impl About<'_> {
 
     /// Ours. Of one job with `jobId`.
     fn insights(&self) -> Result<Answer, Answer> {
-        let now = self.status.application().ended.unwrap_or(self.now());
+        let now = self.until();
         let insights = match self.query.number("jobId")? {
             None => self.status.insights(now),
             Some(job) => {
@@ -179,6 +180,12 @@ impl About<'_> {
 
     fn now(&self) -> Tick {
         self.ask.now
+    }
+
+    /// Until when what has no end went on: a log that just ends says nothing of later.
+    fn until(&self) -> Tick {
+        let open = || if self.is_live { self.now() } else { self.status.last_moment() };
+        self.status.application().ended.unwrap_or_else(open)
     }
 
     fn no_such_path(&self) -> Answer {

@@ -97,7 +97,8 @@ impl<'a> TaskData<'a> {
             partition_id: if no_partition { -1 } else { task.info.partition.into() },
             launch_time: Date::of(task.info.launched),
             result_fetch_start: fetched.map(|at| Date::of(Tick(at.0.saturating_sub(getting)))),
-            duration: ended.or(Some(now.since_ms(task.info.launched))),
+            // Spark leaves out less than a millisecond.
+            duration: Some(ended.unwrap_or(now.since_ms(task.info.launched))).filter(|ms| *ms > 0),
             executor_id: status.executor_name(executor),
             host: &task.info.host.0,
             status: state_name(task.state),

@@ -13,6 +13,7 @@ use firesteel_types::{
 };
 use serde::Deserialize;
 
+use super::NO_PORT;
 use super::failure::{self, End};
 use super::model::{self, Named};
 use super::stages;
@@ -308,7 +309,7 @@ impl Decoder {
         BlockManagerId {
             executor: self.executor(&id.executor),
             host: self.host(&id.host),
-            port: u16::try_from(id.port.0).unwrap_or(0),
+            port: u16::try_from(id.port.0).ok().filter(|port| *port != NO_PORT).unwrap_or(0),
         }
     }
 
@@ -435,6 +436,12 @@ fn application_start(read: model::ApplicationStart<'_>) -> Event {
     }
 }
 
+/// Whether it is there tells a log of ours.
+pub(super) const OWN_VERSION: &str = "Firesteel Version";
+/// What Spark's readers look for of a JVM, and what of ours says as much.
+pub(super) const JVM_NAMES: [(&str, &str); 3] =
+    [("Java Version", OWN_VERSION), ("Java Home", "Executable"), ("Scala Version", "")];
+
 fn environment(read: model::Environment<'_>) -> Event {
     let lists = [
         ("Hadoop Properties", read.hadoop),
@@ -442,9 +449,14 @@ fn environment(read: model::Environment<'_>) -> Event {
         ("Metrics Properties", read.metrics),
     ];
     let told = lists.into_iter().filter(|(_, list)| !list.0.is_empty());
+    let mut runtime: BTreeMap<String, String> = read.runtime.into_owned();
+    // A log of ours, which tells Spark's readers what is theirs by their names.
+    if runtime.contains_key(OWN_VERSION) {
+        JVM_NAMES.iter().for_each(|(name, _)| drop(runtime.remove(*name)));
+    }
     Event::EnvironmentUpdate {
         properties: read.properties.into_owned(),
-        runtime: read.runtime.into_owned(),
+        runtime,
         resources: read.resources.into_owned(),
         others: told.map(|(name, list)| (name.to_owned(), list.into_owned())).collect(),
     }

@@ -13,7 +13,8 @@ use firesteel_types::{
 };
 use serde::Serialize;
 
-use super::decode::{ACCUMULATED, LOST, MISSING, RESUBMITTED};
+use super::NO_PORT;
+use super::decode::{ACCUMULATED, JVM_NAMES, LOST, MISSING, OWN_VERSION, RESUBMITTED};
 use super::failure;
 use super::metrics::{Cost, Peaks};
 use super::model::{self, Line};
@@ -176,8 +177,11 @@ fn write(event: &Event, extent: Extent, out: &mut Vec<u8>) {
         }
         Event::EnvironmentUpdate { properties, runtime, resources, others } => {
             let list = |name: &str| of_list(others.get(name));
+            let is_ours = runtime.contains_key(OWN_VERSION);
+            let of_jvm = JVM_NAMES.iter().filter(|_| is_ours);
+            let of_jvm = of_jvm.map(|(name, ours)| (*name, runtime.get(*ours).map_or("", |it| it)));
             let environment = model::Environment {
-                runtime: Pairs::of(runtime.iter().map(borrowed)),
+                runtime: Pairs::of(runtime.iter().map(borrowed).chain(of_jvm)),
                 properties: of_list(Some(properties)),
                 hadoop: list("Hadoop Properties"),
                 system: list("System Properties"),
@@ -271,7 +275,7 @@ fn write_of_executors(event: &Event, extent: Extent, out: &mut Vec<u8>) {
         {
             let executor = Str::owned(executor.to_string());
             let info = model::BlockInfo {
-                manager: model::ManagerId { executor, host: Str::new(""), port: Int(0) },
+                manager: model::ManagerId { executor, host: Str::new(""), port: port_of(0) },
                 block: Str::new(block),
                 level: (*level).into(),
                 memory: Int::of(*memory_bytes),
@@ -499,8 +503,13 @@ fn manager_of(id: &BlockManagerId) -> model::ManagerId<'_> {
     model::ManagerId {
         executor: Str::owned(id.executor.to_string()),
         host: Str::new(&id.host.0),
-        port: Int(id.port.into()),
+        port: port_of(id.port),
     }
+}
+
+/// Spark's readers take no log with a block manager at port 0.
+pub(super) fn port_of(port: u16) -> Int {
+    Int(port.max(NO_PORT).into())
 }
 
 fn accumulated(of: &Accumulable, with_update: bool) -> model::Accumulated<'_> {

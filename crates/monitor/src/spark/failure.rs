@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use firesteel_types::TaskFailure;
 
+use super::encode::port_of;
 use super::model::{Frame, ManagerId, Reason};
 use super::text::{Int, Str};
 
@@ -134,7 +135,7 @@ pub(super) fn reason(failure: Option<&TaskFailure>) -> Reason<'_> {
             let executor = Str::owned(executor.unwrap_or_default());
             Reason {
                 reason: Str::new("FetchFailed"),
-                address: Some(ManagerId { executor, host: Str::new(""), port: Int(0) }),
+                address: Some(ManagerId { executor, host: Str::new(""), port: port_of(0) }),
                 shuffle: Some(Int::of(shuffle.0.into())),
                 map: Some(Int::of((*map_partition).into())),
                 map_index: Some(Int::of((*map_partition).into())),

@@ -24,3 +24,6 @@ pub(crate) use decode::quick_name;
 pub use decode::{Decoder, LineError};
 pub use encode::{Encoder, Extent};
 pub(crate) use failure::message;
+
+/// Stands for the port of a block manager that nobody reaches: Spark's reader ends at one with port 0.
+pub(crate) const NO_PORT: u16 = 1;

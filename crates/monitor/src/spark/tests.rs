@@ -112,7 +112,7 @@ fn of_application() -> Vec<Event> {
         },
         Event::EnvironmentUpdate {
             properties: vec![("spark.app.name".to_owned(), "n".to_owned())],
-            runtime: named("Architecture", "x86_64"),
+            runtime: named("Firesteel Version", "1.2.3"),
             resources: named("/bin/n", "Executable"),
             others: BTreeMap::new(),
         },
@@ -247,6 +247,18 @@ fn the_log_of_our_events_gives_the_status_that_the_events_gave() {
     assert_eq!(replay.unreadable(), 0);
     assert_eq!(format!("{:#?}", replay.status()), format!("{live:#?}"));
     assert_eq!(*replay.status(), live);
+}
+
+#[test]
+fn a_log_has_what_readers_of_spark_end_without() {
+    let id = BlockManagerId { executor: ExecutorId(0), host: Host::new("h"), port: 0 };
+    let unreached = Event::BlockManagerRemoved { id, at: AT };
+    let log = String::from_utf8(written(&[events(), vec![unreached]].concat())).unwrap();
+    // `BlockManagerId` asserts that its port is more than 0, and nobody catches that.
+    assert!(log.contains("\"Port\":1}") && !log.contains("\"Port\":0"), "{log}");
+    let runtime = log.lines().find(|line| line.contains("JVM Information")).unwrap();
+    let names = ["Java Version", "Java Home", "Scala Version"];
+    assert!(names.iter().all(|name| runtime.contains(&format!("\"{name}\":"))), "{runtime}");
 }
 
 #[test]

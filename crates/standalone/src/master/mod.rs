@@ -125,7 +125,8 @@ pub async fn start(args: MasterArgs) -> Result<RunningMaster, StartError> {
     }
     if let Some(web) = web {
         let handler = pages::handler(shell.clone(), pages::Operating::from_conf(&args.conf)?);
-        let web = web.in_front(proxy::Proxy::from_conf(&args.conf, &shell, logs)?);
+        let web =
+            web.in_front(proxy::Proxy::from_conf(&args.conf, &shell, logs, web_address.clone())?);
         tasks.spawn(web::serve(web, handler, pages::FORM, stop.clone()));
     }
     if let Some(rest) = rest {

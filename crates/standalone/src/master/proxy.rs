@@ -62,6 +62,8 @@ pub(super) struct Proxy {
     base: String,
     /// Of tokens for those who read output at workers.
     logs: Option<TokenKey>,
+    /// Where others are told that the master's pages are.
+    address: Option<RpcAddress>,
     access: Access,
     passes: Arc<Semaphore>,
     peers: Arc<PeerLimits>,
@@ -241,6 +243,7 @@ impl Proxy {
         conf: &Conf,
         shell: &Arc<Shell>,
         logs: Option<TokenKey>,
+        address: Option<RpcAddress>,
     ) -> Result<Option<Arc<dyn Front>>, StartError> {
         if !conf.get(&entries::UI_REVERSE_PROXY)? {
             return Ok(None);
@@ -248,7 +251,7 @@ impl Proxy {
         let (passes, peers) =
             (Arc::new(Semaphore::new(PASSES)), PeerLimits::new(PASSES_PER_ADDRESS));
         let (shell, base, access) = (shell.clone(), base(conf)?, Access::from_conf(conf)?);
-        Ok(Some(Arc::new(Proxy { shell, base, logs, access, passes, peers })))
+        Ok(Some(Arc::new(Proxy { shell, base, logs, address, access, passes, peers })))
     }
 
     /// Where a target is, if a request may go there.
@@ -318,15 +321,21 @@ impl Proxy {
         Ok(answer.map(Either::Right))
     }
 
-    /// For the master's own user, who has proven nothing.
+    /// For a reader who has proven to the master what the worker wants proven, and for the master's own user, who has proven nothing.
     async fn token_for(&self, head: &Parts, target: &Target, ends: Ends) -> Option<HeaderValue> {
         let key = self.logs.as_ref().filter(|_| target.is_worker)?;
-        let is_proven = head.headers.contains_key(AUTHORIZATION);
-        let asker = ends.of_asker(&head.headers).filter(|_| !is_proven)?;
+        let may_read = match head.headers.get(AUTHORIZATION) {
+            Some(proof) => {
+                let (ip, port) = (ends.own.ip().to_canonical(), ends.own.port());
+                let reached = RpcAddress::new(ip.to_string(), port);
+                let mut own = self.address.iter().chain([&reached]);
+                own.any(|own| key.at(own).check(proof.to_str().ok()).is_ok())
+            }
+            None => ends.of_asker(&head.headers)?.is_own_user().await,
+        };
         // Only the worker at that address takes it.
-        let key = key.at(&target.address);
-        let is_own = asker.is_own_user().await;
-        is_own.then(|| HeaderValue::try_from(format!("Bearer {}", key.sign())).ok())?
+        let token = format!("Bearer {}", key.at(&target.address).sign());
+        may_read.then(|| HeaderValue::try_from(token).ok())?
     }
 
     fn pass_for(&self, from: IpAddr) -> Result<Pass, Refused> {

@@ -169,7 +169,7 @@ impl Cluster {
         let app = shell.view().0.active_apps[0].app.0.to_string();
         let web = web::bind("127.0.0.1", "127.0.0.1", 0, 0).await.unwrap();
         let web = web.also_named(&conf).unwrap();
-        let web = web.in_front(Proxy::from_conf(&conf, &shell, None).unwrap());
+        let web = web.in_front(Proxy::from_conf(&conf, &shell, None, None).unwrap());
         let (address, stop) = (web.address.clone(), CancellationToken::new());
         let handler = pages::handler(shell, pages::Operating::from_conf(&conf).unwrap());
         tokio::spawn(web::serve(web, handler, pages::FORM, stop.clone()));
