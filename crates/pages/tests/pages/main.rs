@@ -2,6 +2,7 @@
 
 mod access;
 mod browser;
+mod flat;
 mod lists;
 mod made;
 mod open;
