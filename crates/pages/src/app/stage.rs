@@ -43,6 +43,9 @@ struct Look {
     spill: Spread,
     stream: Stream,
     failures: BTreeMap<String, (u64, String)>,
+    until: Tick,
+    /// How long the longest of the tasks that run has run.
+    running_ms: u64,
 }
 
 impl Look {
@@ -51,8 +54,9 @@ impl Look {
         let start = stage.first_task.or(stage.info.submitted).unwrap_or(until);
         let stream = Stream::new(start, stage.completed.unwrap_or(until).max(start));
         let [duration, run, input, read, write, spill] = std::array::from_fn(|_| Spread::default());
+        let (failures, running_ms) = (BTreeMap::new(), 0);
         let mut look =
-            Look { duration, run, input, read, write, spill, stream, failures: BTreeMap::new() };
+            Look { duration, run, input, read, write, spill, stream, failures, until, running_ms };
         let mut costs = CostReader::default();
         for task in stage.every_task() {
             look.add(task, task.cost(&mut costs));
@@ -71,6 +75,9 @@ impl Look {
             if self.failures.len() < 100 || self.failures.contains_key(&kind) {
                 self.failures.entry(kind).or_insert((0, text)).0 += 1;
             }
+        }
+        if task.state == TaskState::Running {
+            self.running_ms = self.running_ms.max(self.until.since_ms(task.info.launched));
         }
         if task.state != TaskState::Success {
             return;
@@ -246,9 +253,10 @@ fn spreads(look: &Look) -> Markup {
         @if look.duration.max() > 0 || look.run.max() > 0 {
             h2 { "How its tasks differ" }
             div.cards {
-                @if is_short { (spread::card("Run time", &look.run, micros)) } @else { (spread::card("Duration", &look.duration, millis)) }
+                @if is_short { (spread::card("Run time", &look.run, look.running_ms.saturating_mul(1000), micros)) }
+                @else { (spread::card("Duration", &look.duration, look.running_ms, millis)) }
                 @for (title, spread) in others.iter().filter(|(_, spread)| spread.max() > 0) {
-                    (spread::card(title, spread, bytes))
+                    (spread::card(title, spread, 0, bytes))
                 }
             }
             p.dim { "Heights are logarithms: a single task shows. The line is the median; marked bars are beyond twice the 75 % mark." }

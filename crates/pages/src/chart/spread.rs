@@ -117,13 +117,14 @@ impl Spread {
     }
 }
 
-/// A picture with its numbers; `unit` writes a value.
-pub(crate) fn card(title: &str, spread: &Spread, unit: fn(u64) -> String) -> Markup {
+/// A picture with its numbers; `unit` writes a value. `running`: the most that a task has come to that has not ended.
+pub(crate) fn card(title: &str, spread: &Spread, running: u64, unit: fn(u64) -> String) -> Markup {
     let quartiles = spread.quartiles();
     let [_, _, median, _, max] = quartiles;
     let names = ["min", "25 %", "median", "75 %", "max"];
     let far = spread.far();
     let beyond = if spread.count >= 4 { spread.beyond(far) } else { 0 };
+    let is_running_far = spread.count >= 4 && running > far;
     html! {
         section.card {
             h3 { (title) }
@@ -141,7 +142,14 @@ pub(crate) fn card(title: &str, spread: &Spread, unit: fn(u64) -> String) -> Mar
                 }
             } @else if beyond > 0 {
                 p.note { strong.bad { (counted(beyond, "task")) } " of " (count(spread.count)) "; the others have none." }
-            } @else { p.note.dim { "No task is far from the others." } }
+            } @else if !is_running_far { p.note.dim { "No task is far from the others." } }
+            @if is_running_far {
+                p.note {
+                    strong.bad { "A task that still runs" } " is already at " strong { (unit(running)) }
+                    @if median > 0 { ", " strong { (times(running, median)) } " the median" }
+                    "."
+                }
+            }
         }
     }
 }

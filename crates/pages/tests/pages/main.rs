@@ -102,6 +102,16 @@ fn lost(status: &mut AppStatus, executor: u32, reason: &str, at: u64) {
 }
 
 #[test]
+fn a_task_that_runs_far_longer_than_others_took_is_told_where_they_differ() {
+    let live = Fixed::new(vec![Made::SMALL.status()], true);
+    let page = words(&get(&live, "/stages/stage/?id=23").text);
+    assert!(page.contains("A task that still runs is already at"), "{page}");
+    assert!(page.contains("× the median.") && page.contains("so far on executor"), "{page}");
+    let over = words(&get(&live, "/stages/stage/?id=21").text);
+    assert!(over.contains("No task is far from the others."), "{over}");
+}
+
+#[test]
 fn what_can_be_opened_has_a_key_of_its_own_that_stays() {
     let mut status = Made::SMALL.status();
     let (list, at) = (vec![("spark.a".to_owned(), "x".repeat(400))], Tick(START + 9000));
