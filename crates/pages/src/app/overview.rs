@@ -5,7 +5,7 @@ use firesteel_types::{ExecutorId, Tick};
 use maud::{Markup, html};
 
 use super::times::Times;
-use super::{facts, job_name, named, said, sum, task_time_ms, volumes};
+use super::{facts, job_name, named, said, task_time_ms, volumes};
 use super::{insights, stages as all_stages};
 use crate::chart::{gauge, load, progress, stacked};
 use crate::frame::{Frame, Tab};
@@ -18,6 +18,7 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     let until = frame.until(None);
     html! {
         h1 { (named(&status.application().name)) }
+        (gaps(status))
         (summary(frame, status, until))
         (insights::of_application(frame, status))
         (failures(frame, status))
@@ -32,6 +33,21 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     }
 }
 
+/// What the lists below do not have.
+fn gaps(status: &AppStatus) -> Markup {
+    let started = status.totals().jobs_started;
+    let listed = status.jobs(|_| true, Order::Descending, Paging { offset: 0, length: 0 }).total;
+    let lost = status.lost_events();
+    html! {
+        @if started > listed as u64 {
+            p.note { "Lists have the last " (count(listed as u64)) " of " (counted(started, "job")) "; numbers up here are of all." }
+        }
+        @if lost > 0 {
+            p.note { strong.bad { "✕ " (counted(lost, "event")) " lost" } " on the way here: what they told is missing in lists and numbers." }
+        }
+    }
+}
+
 fn summary(frame: &Frame<'_>, status: &AppStatus, until: Tick) -> Markup {
     let application = status.application();
     let executors: Vec<_> = status
@@ -39,7 +55,7 @@ fn summary(frame: &Frame<'_>, status: &AppStatus, until: Tick) -> Markup {
         .filter(|it| it.executor != ExecutorId::DRIVER || it.info.cores > 0)
         .collect();
     let alive = executors.iter().filter(|it| it.is_active()).count();
-    let lost = executors.len() - alive;
+    let lost = status.totals().executors_removed;
     let cores: u64 =
         executors.iter().filter(|it| it.is_active()).map(|it| u64::from(it.info.cores)).sum();
     let mut all = vec![
@@ -50,13 +66,13 @@ fn summary(frame: &Frame<'_>, status: &AppStatus, until: Tick) -> Markup {
             "Executors",
             html! {
                 a href=(frame.tab(Tab::Executors)) { (count(alive as u64)) " alive" }
-                @if lost > 0 { " · " a.bad href=(frame.tab(Tab::Executors)) { "✕ " (count(lost as u64)) " lost" } }
+                @if lost > 0 { " · " a.bad href=(frame.tab(Tab::Executors)) { "✕ " (count(lost)) " lost" } }
             },
         ),
         ("Cores", said(count(cores))),
     ];
-    let metrics = sum(status.executors().map(|executor| &executor.metrics));
-    all.extend(volumes(&metrics).into_iter().map(|(name, number)| (name, said(bytes(number)))));
+    let metrics = &status.totals().metrics;
+    all.extend(volumes(metrics).into_iter().map(|(name, number)| (name, said(bytes(number)))));
     let cached = status.rdds().fold(0u64, |sum, rdd| sum.saturating_add(rdd.memory_bytes()));
     if cached > 0 {
         all.push(("Cached", html! { a href=(frame.tab(Tab::Storage)) { (bytes(cached)) } }));
