@@ -20,14 +20,11 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
         h1 { (named(&status.application().name)) }
         (gaps(status))
         (summary(frame, status, until))
+        (strip(frame, status))
+        (time_spent(&Times::of_application(status, until)))
         (insights::of_application(frame, status))
         (failures(frame, status))
         (running(frame, status))
-        section aria-labelledby="time" {
-            h2 #time { "Where the time went" }
-            p.dim { "All cores of all executors, from their start to their end." }
-            (stacked("Core time", &Times::of_application(status, until).segments()))
-        }
         section aria-labelledby="cores" { h2 #cores { "Cores in use" } (load::draw(status, until)) }
         (slowest(frame, status))
     }
@@ -80,6 +77,34 @@ fn summary(frame: &Frame<'_>, status: &AppStatus, until: Tick) -> Markup {
     facts(&all)
 }
 
+/// How far all that runs is, in one line.
+fn strip(frame: &Frame<'_>, status: &AppStatus) -> Markup {
+    let (mut jobs, mut done, mut active, mut failed, mut total) = (0u64, 0, 0, 0, 0);
+    for job in status.active_jobs() {
+        jobs += 1;
+        done += u64::from(job.completed_indices);
+        active += u64::from(job.tasks.active);
+        failed += u64::from(job.tasks.failed);
+        total += u64::from(job.tasks_total.saturating_sub(job.skipped_tasks));
+    }
+    html! {
+        @if jobs > 0 {
+            div.strip { a href=(frame.tab(Tab::Jobs)) { (counted(jobs, "job")) " running" } (progress(done, active, failed, total)) }
+        }
+    }
+}
+
+fn time_spent(times: &Times) -> Markup {
+    let segments = times.segments();
+    html! {
+        section aria-labelledby="time" {
+            h2 #time { "Where the time went" }
+            (times.idle())
+            @if segments.iter().any(|it| it.value > 0) { (stacked("Time of tasks", &segments)) }
+        }
+    }
+}
+
 /// The jobs that failed last, with why.
 fn failures(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     let failed = |job: &JobStatus| matches!(job.state, JobState::Failed { .. });
@@ -90,8 +115,11 @@ fn failures(frame: &Frame<'_>, status: &AppStatus) -> Markup {
                 h2 #failed { "✕ " (counted(page.total as u64, "job")) " failed" }
                 @for job in page.items {
                     @if let JobState::Failed { reason } = &job.state {
-                        p { a href=(frame.job(job.job)) { "Job " (job.job) } ": " (short(reason.lines().next().unwrap_or_default(), 200)) }
-                        @if reason.lines().count() > 1 { details data-key=(format!("failure-{}", job.job)) { summary { "All that is said of job " (job.job) } pre tabindex="0" { (short(reason, 8000)) } } }
+                        details data-key=(format!("failure-{}", job.job)) {
+                            summary { "Job " (job.job) ": " (short(reason.lines().next().unwrap_or_default(), 200)) }
+                            pre tabindex="0" { (short(reason, 8000)) }
+                            p { a href=(frame.job(job.job)) { "To job " (job.job) } }
+                        }
                     }
                 }
             }

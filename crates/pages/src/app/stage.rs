@@ -165,43 +165,44 @@ fn all_but_tasks(
 }
 
 fn summary(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
-    let mut all = vec![
+    let (mut tasks, mut data) = (Vec::new(), Vec::new());
+    let mut time_of = vec![
         ("State", badge::stage(stage.state)),
         ("Duration", said(stages::duration(frame, stage).map_or_else(|| "–".to_owned(), millis))),
         ("Task time", said(millis(task_time_ms(stage)))),
-        (
-            "Tasks",
-            progress(
-                stage.completed_indices().into(),
-                stage.tasks.active.into(),
-                stage.tasks.failed.into(),
-                stage.info.tasks.into(),
-            ),
-        ),
     ];
-    all.extend(stage.info.submitted.map(|at| ("Submitted", time(at))));
-    all.extend(
+    time_of.extend(stage.info.submitted.map(|at| ("Submitted", time(at))));
+    tasks.push((
+        "Tasks",
+        progress(
+            stage.completed_indices().into(),
+            stage.tasks.active.into(),
+            stage.tasks.failed.into(),
+            stage.info.tasks.into(),
+        ),
+    ));
+    data.extend(
         volumes(&stage.metrics).into_iter().map(|(name, number)| (name, said(bytes(number)))),
     );
     if stage.metrics.memory_bytes_spilled > 0 {
-        all.push(("Spilled from memory", said(bytes(stage.metrics.memory_bytes_spilled))));
+        data.push(("Spilled from memory", said(bytes(stage.metrics.memory_bytes_spilled))));
     }
     if stage.metrics.input_records > 0 {
-        all.push(("Records read", said(count(stage.metrics.input_records))));
+        data.push(("Records read", said(count(stage.metrics.input_records))));
     }
     if stage.speculative > 0 {
-        all.push(("Speculative copies", said(count(stage.speculative.into()))));
+        tasks.push(("Speculative copies", said(count(stage.speculative.into()))));
     }
     if stage.resubmitted > 0 {
-        all.push(("Run again", said(counted(stage.resubmitted.into(), "task"))));
+        tasks.push(("Run again", said(counted(stage.resubmitted.into(), "task"))));
     }
-    all.push((
+    tasks.push((
         "Jobs",
         html! { @for job in stage.jobs.iter().take(NAMED) { a href=(frame.job(*job)) { (job) } " " } },
     ));
     if !stage.info.parents.is_empty() {
         let parents = &stage.info.parents;
-        all.push(("Reads", html! { @for parent in parents.iter().take(NAMED) {
+        tasks.push(("Reads", html! { @for parent in parents.iter().take(NAMED) {
             @match status.last_attempt(*parent) {
                 Some(parent) => a href=(frame.stage(parent.info.stage)) { "stage " (parent.info.stage.stage) },
                 None => { "stage " (parent) }
@@ -214,10 +215,10 @@ fn summary(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup
         .filter(|it| it.info.stage != stage.info.stage)
         .collect();
     if !attempts.is_empty() {
-        all.push(("Other attempts", html! { @for it in attempts.iter().rev().take(NAMED) { a href=(frame.stage(it.info.stage)) { (it.info.stage.attempt) } " " } }));
+        tasks.push(("Other attempts", html! { @for it in attempts.iter().rev().take(NAMED) { a href=(frame.stage(it.info.stage)) { (it.info.stage.attempt) } " " } }));
     }
     html! {
-        (facts(&all))
+        div.groups { @for group in [&time_of, &tasks, &data].into_iter().filter(|it| !it.is_empty()) { (facts(group)) } }
         @if let Some(details) = &stage.info.details { details data-key="call-site" { summary { "Call site" } pre tabindex="0" { (short(details, LONGEST)) } } }
     }
 }

@@ -10,7 +10,11 @@ const EXACT: usize = 20_000;
 const FINE: u64 = 128;
 /// Bars of a picture.
 const BARS: usize = 48;
-const HEIGHT: f64 = 56.0;
+const HEIGHT: f64 = 68.0;
+/// Of these the highest bar leaves so much to what is written above it.
+const ABOVE: f64 = 12.0;
+/// Above so many bars their counts are written.
+const COUNTED: usize = 16;
 
 /// Numbers of tasks, one each.
 pub(crate) struct Spread {
@@ -169,7 +173,9 @@ fn picture(
     let bars = spread.bars();
     let most = bars.iter().copied().max().unwrap_or(0).max(1) as f64;
     // One task of a million is to be seen: heights are logarithms.
-    let height = |count: u64| 4.0 + (HEIGHT - 4.0) * (1.0 + count as f64).ln() / (1.0 + most).ln();
+    let room = HEIGHT - ABOVE - 4.0;
+    let height = |count: u64| 4.0 + room * (1.0 + count as f64).ln() / (1.0 + most).ln();
+    let is_counted = bars.iter().filter(|count| **count > 0).count() <= COUNTED;
     let step = spread.max.max(1) as f64 / BARS as f64;
     let width = 1.0 / BARS as f64;
     let at = (median as f64 / spread.max.max(1) as f64).min(1.0);
@@ -180,7 +186,7 @@ fn picture(
         unit(spread.max)
     );
     html! {
-        svg.spread width="100%" height="74" role="img" aria-label=(label) {
+        svg.spread width="100%" height="98" role="img" aria-label=(label) {
             @for (index, count_there) in bars.iter().enumerate().filter(|(_, count)| **count > 0) {
                 @let low = index as f64 * step;
                 @let is_far = if far > 0 { (low + step / 2.0) as u64 > far } else { index > 0 };
@@ -189,12 +195,25 @@ fn picture(
                     title { (count(*count_there)) " tasks from " (unit(low as u64)) " to " (unit((low + step) as u64)) }
                 }
             }
+            @for (index, count_there) in bars.iter().enumerate().filter(|(_, count)| is_counted && **count > 0) {
+                @let middle = (index as f64 + 0.45) * width;
+                text.count x=(share(middle)) y=(format!("{:.1}", HEIGHT - height(*count_there) - 2.0)) text-anchor=(anchor(middle)) { (count(*count_there)) }
+            }
             line.axis x1="0" x2="100%" y1=(HEIGHT) y2=(HEIGHT) {}
-            line.median x1=(share(at)) x2=(share(at)) y1="0" y2=(HEIGHT + 3.0) {}
-            text.tick x="0" y="70" { "0" }
-            text.tick x="100%" y="70" text-anchor="end" { (unit(spread.max)) }
-            @if (0.12..0.8).contains(&at) { text.tick x=(share(at)) y="70" text-anchor="middle" { "median" } }
+            line.median x1=(share(at)) x2=(share(at)) y1=(ABOVE) y2=(HEIGHT + 3.0) {}
+            text.tick x="0" y="81" { "0" }
+            text.tick x="100%" y="81" text-anchor="end" { (unit(spread.max)) }
+            text.tick x=(share(at)) y="94" text-anchor=(anchor(at)) { "median " (unit(median)) }
         }
+    }
+}
+
+/// Of a text at a place: at the edges it stays within the picture.
+fn anchor(at: f64) -> &'static str {
+    match at {
+        at if at < 0.15 => "start",
+        at if at > 0.85 => "end",
+        _ => "middle",
     }
 }
 

@@ -414,6 +414,15 @@ fn a_kill_needs_the_token_of_the_page_and_a_reason() {
     assert_eq!(kill("/jobs/job/kill/", &format!("id=11&reason=+&token={token}")), 400);
     assert_eq!(kill("/jobs/job/kill/", &format!("id=x&reason=why&token={token}")), 400);
     assert_eq!(kill("/jobs/", &format!("id=11&reason=why&token={token}")), 404);
+    for (path, id, status) in [
+        ("jobs/job", 999, 404),
+        ("jobs/job", 0, 409),
+        ("stages/stage", 999, 404),
+        ("stages/stage", 0, 409),
+    ] {
+        let form = format!("id={id}&reason=why&token={token}");
+        assert_eq!(kill(&format!("/{path}/kill/"), &form), status, "{path} {id}");
+    }
     assert!(live.killed.lock().unwrap().is_empty(), "nothing so far");
     assert_eq!(kill("/jobs/job/kill/", &format!("id=11&reason=too+slow&token={token}")), 303);
     assert_eq!(kill("/stages/stage/kill/", &format!("id=23&reason=too+slow&token={token}")), 303);
@@ -860,9 +869,9 @@ fn the_ten_questions_of_the_guide_are_answered_where_it_says() {
             "/",
             &[
                 "Where the time went",
-                "Waiting for map outputs &lt; 1 % 6.84 s",
-                "Scheduling and decoding &lt; 1 % 2.3 s",
-                "Idle cores",
+                "Waiting for map outputs 4 % 6.84 s",
+                "Scheduling and decoding 1 % 2.3 s",
+                "Cores were idle 79 % of the time: 10 min 4 s of 12 min 40 s",
             ],
         ),
         (
