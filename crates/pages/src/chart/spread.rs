@@ -13,8 +13,8 @@ const BARS: usize = 48;
 const HEIGHT: f64 = 68.0;
 /// Of these the highest bar leaves so much to what is written above it.
 const ABOVE: f64 = 12.0;
-/// Above so many bars their counts are written.
-const COUNTED: usize = 16;
+/// A count has no other one beside it for so many bars.
+const COUNTED: usize = 4;
 
 /// Numbers of tasks, one each.
 pub(crate) struct Spread {
@@ -175,7 +175,14 @@ fn picture(
     // One task of a million is to be seen: heights are logarithms.
     let room = HEIGHT - ABOVE - 4.0;
     let height = |count: u64| 4.0 + room * (1.0 + count as f64).ln() / (1.0 + most).ln();
-    let is_counted = bars.iter().filter(|count| **count > 0).count() <= COUNTED;
+    let mut free = 0;
+    let counted_bars: Vec<usize> = (0..BARS)
+        .filter(|index| {
+            let has_room = bars[*index] > 0 && *index >= free;
+            free = if has_room { index + COUNTED } else { free };
+            has_room
+        })
+        .collect();
     let step = spread.max.max(1) as f64 / BARS as f64;
     let width = 1.0 / BARS as f64;
     let at = (median as f64 / spread.max.max(1) as f64).min(1.0);
@@ -195,7 +202,8 @@ fn picture(
                     title { (count(*count_there)) " tasks from " (unit(low as u64)) " to " (unit((low + step) as u64)) }
                 }
             }
-            @for (index, count_there) in bars.iter().enumerate().filter(|(_, count)| is_counted && **count > 0) {
+            @for index in &counted_bars {
+                @let (index, count_there) = (*index, &bars[*index]);
                 @let middle = (index as f64 + 0.45) * width;
                 text.count x=(share(middle)) y=(format!("{:.1}", HEIGHT - height(*count_there) - 2.0)) text-anchor=(anchor(middle)) { (count(*count_there)) }
             }
