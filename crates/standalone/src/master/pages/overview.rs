@@ -386,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_master_that_stands_by_says_so_and_who_leads_each_by_itself() {
+    fn a_standby_says_so_and_names_its_leader_each_by_itself() {
         let view = MasterView {
             url: "spark://a:7077".to_owned(),
             status: RecoveryState::Standby,
