@@ -25,7 +25,7 @@ use crate::{
     spark::{self, Spark},
     table::{Row, Spread, Table, Unit},
 };
-use followers::Followers;
+use followers::{Followed, Followers};
 
 /// What `--only` takes.
 pub(crate) const NAMES: [&str; 2] = ["paint", "cost"];
@@ -38,6 +38,8 @@ const SPACE: u64 = 1_000_000_000;
 const OPEN: usize = 50;
 /// How long the scheduler is watched at a time.
 const SECONDS: u64 = 20;
+/// A page that follows asks for itself so often at least, seconds: twice as long as it waits at least.
+const LOADS_EVERY: u64 = 4;
 /// A page, and its style sheet.
 const REQUESTS: f64 = 2.0;
 /// Nothing takes this long.
@@ -231,9 +233,15 @@ fn watched(open: usize) -> Result<f64> {
     command.args(["shown", &SECONDS.to_string(), &port.to_string()]);
     let followers = Followers::start(open, ([127, 0, 0, 1], port).into());
     let finished = process::run(&mut command, LIMIT);
-    let loaded = followers.stop();
+    let Followed { loaded, refused } = followers.stop();
     let seconds = Output::parse(&finished?.stdout).best_seconds("tasks_shown", 0)?;
-    ensure!(loaded >= open as u64, "{open} pages were to be open, and {loaded} were loaded");
+    let least = open as u64 * SECONDS / LOADS_EVERY;
+    ensure!(
+        loaded >= least,
+        "{open} pages were to follow, and loaded themselves {loaded} times, not {least}"
+    );
+    // One asks for a stage before it has heard of any, or as it is forgotten.
+    ensure!(refused <= loaded / 50, "{refused} of {} answers were refusals", loaded + refused);
     Ok(seconds)
 }
 

@@ -14,7 +14,7 @@
   const clock = () => shown.toISOString().slice(11, 19);
   const say = () => {
     state.textContent = over ? "Over, as of " + clock() : paused ? "Paused at " + clock()
-      : source && source.readyState === 1 ? "Live, as of " + clock() : "Not connected, as of " + clock();
+      : wanted && isUsed() ? "Held while text is marked or typed, as of " + clock() : source && source.readyState === 1 ? "Live, as of " + clock() : "Not connected, as of " + clock();
   };
   const isUsed = () => {
     const active = document.activeElement;
@@ -67,6 +67,7 @@
   };
 
   const refresh = async () => {
+    if (wanted && isUsed()) say();
     if (busy || paused || document.hidden || !wanted || isUsed() || Date.now() - last < every) return;
     busy = true; wanted = false; last = Date.now();
     try {

@@ -90,6 +90,73 @@ mod tests {
         one.max(other) / one.min(other)
     }
 
+    /// What is seen of a colour, in linear light, and by those who lack one kind of cones (Machado and others, 2009).
+    const EYES: [(&str, [[f64; 3]; 3]); 4] = [
+        ("all cones", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+        (
+            "no red cones",
+            [
+                [0.152286, 1.052583, -0.204868],
+                [0.114503, 0.786281, 0.099216],
+                [-0.003882, -0.048116, 1.051998],
+            ],
+        ),
+        (
+            "no green cones",
+            [
+                [0.367322, 0.860646, -0.227968],
+                [0.280085, 0.672501, 0.047413],
+                [-0.011820, 0.042940, 0.968881],
+            ],
+        ),
+        (
+            "no blue cones",
+            [
+                [1.255528, -0.076749, -0.178779],
+                [-0.078411, 0.930809, 0.147602],
+                [0.004733, 0.691367, 0.303900],
+            ],
+        ),
+    ];
+
+    /// In CIE Lab, where distances are as they are seen.
+    fn seen(colour: [f64; 3], eyes: [[f64; 3]; 3]) -> [f64; 3] {
+        let light = colour.map(|part| match part / 255.0 {
+            part if part <= 0.04045 => part / 12.92,
+            part => ((part + 0.055) / 1.055).powf(2.4),
+        });
+        let mix = |row: [f64; 3], of: [f64; 3]| row.iter().zip(of).map(|(a, b)| a * b).sum::<f64>();
+        let light = eyes.map(|row| mix(row, light).clamp(0.0, 1.0));
+        let curve = |part: f64| match part {
+            part if part > 0.008856 => part.cbrt(),
+            part => 7.787 * part + 16.0 / 116.0,
+        };
+        let x = curve(mix([0.4124, 0.3576, 0.1805], light) / 0.95047);
+        let y = curve(mix([0.2126, 0.7152, 0.0722], light));
+        let z = curve(mix([0.0193, 0.1192, 0.9505], light) / 1.08883);
+        [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
+    }
+
+    #[test]
+    fn parts_of_a_bar_are_told_apart_by_those_who_lack_a_colour() {
+        // Any two may be neighbours: parts of nothing are left out.
+        let parts = ["cpu", "block", "wait", "write", "gc", "over", "live"];
+        let (light, dark) = STYLE.split_once("@media (prefers-color-scheme: dark)").unwrap();
+        for (scheme, text) in [("light", light), ("dark", dark.split("* {").next().unwrap())] {
+            let colours = colours(text);
+            for (eyes, cones) in EYES {
+                for (at, one) in parts.iter().enumerate() {
+                    for other in &parts[..at] {
+                        let [a, b] = [one, other].map(|name| seen(colours[*name], cones));
+                        let apart = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+                        let apart = apart.sqrt();
+                        assert!(apart >= 11.0, "{scheme}, {eyes}: {one}, {other}: {apart:.1}");
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn text_can_be_read_on_what_it_stands_on_in_light_and_dark() {
         let pairs = [

@@ -122,7 +122,8 @@ pub fn sheet(page: &SheetPage<'_>) -> String {
     let SheetPage { title, root, lines, links, text, tables, live } = *page;
     let events = format!("{root}/events");
     let main = html! {
-        h1 { (title) }
+        // The head of the page says it already.
+        h1.hidden { (title) }
         (facts(lines))
         @if !links.is_empty() { p { @for (name, to) in links { a href=(to) { (name) } " " } } }
         @if let Some(text) = text { pre.log tabindex="0" aria-label=(title) role="region" { (text) } }
@@ -132,7 +133,29 @@ pub fn sheet(page: &SheetPage<'_>) -> String {
     let followed = live.map(|SheetLive { state, process, now }| {
         (Followed { events: Some(&events), state, application: process }, now)
     });
-    frame::told(root, title, &[], &main, followed).into_string()
+    let anchor = |table: &SheetTable<'_>| {
+        let title = format!("{} ({})", table.heading, count(table.total() as u64));
+        (title, format!("#{}", key("table", table.heading)))
+    };
+    let anchors: Vec<(String, String)> = tables.iter().map(anchor).collect();
+    let anchors: Vec<(&str, String)> =
+        anchors.iter().map(|(title, to)| (title.as_str(), to.clone())).collect();
+    let anchors = if anchors.len() > 1 { &anchors[..] } else { &[] };
+    frame::told(root, title, anchors, &main, followed).into_string()
+}
+
+impl SheetTable<'_> {
+    /// Rows of all its pages.
+    fn total(&self) -> usize {
+        self.pages.as_ref().map_or(self.rows.len(), |pages| pages.total)
+    }
+
+    /// Whether a column has numbers and nothing else.
+    fn is_number(&self, column: usize) -> bool {
+        let texts = || self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.text);
+        texts().any(|text| !text.is_empty())
+            && texts().all(|text| text.bytes().all(|it| it.is_ascii_digit()))
+    }
 }
 
 /// The style sheet's type and text, if this is its path.
@@ -161,16 +184,19 @@ fn value_of(value: &str) -> Markup {
 
 fn section(table: &SheetTable<'_>) -> Markup {
     let SheetTable { heading, columns, rows, pages, search } = table;
-    let total = pages.as_ref().map_or(rows.len(), |pages| pages.total);
+    let total = table.total();
+    let is_number: Vec<bool> = (0..columns.len()).map(|column| table.is_number(column)).collect();
     let is_searched = search.as_ref().is_some_and(|it| !it.value.is_empty());
     html! {
-        h2 { (heading) " " span.dim { "(" (count(total as u64)) ")" } }
+        h2 id=(key("table", heading)) { (heading) " " span.dim { "(" (count(total as u64)) ")" } }
         @if let Some(search) = search.as_ref().filter(|_| is_searched || total > FEW) { (field(heading, search)) }
         @if rows.is_empty() { p.dim { @if is_searched { "Nothing here is like that." } @else { "None." } } } @else {
             table.sheet aria-label=(heading) {
-                thead { tr { @for column in columns { (column_head(column)) } } }
+                thead { tr { @for (column, is_number) in columns.iter().zip(&is_number) { (column_head(column, *is_number)) } } }
                 tbody { @for row in rows.iter().take(ROWS) {
-                    tr { @for (column, text) in columns.iter().zip(row) { td data-label=(column.title) { (cell(text)) } } }
+                    tr { @for ((column, is_number), text) in columns.iter().zip(&is_number).zip(row) {
+                        td.num[*is_number] data-label=(column.title) { (cell(text)) }
+                    } }
                 } }
             }
             @if rows.len() > ROWS { p.dim { (counted((rows.len() - ROWS) as u64, "more row")) ": see the JSON." } }
@@ -179,14 +205,14 @@ fn section(table: &SheetTable<'_>) -> Markup {
     }
 }
 
-fn column_head(column: &SheetColumn) -> Markup {
+fn column_head(column: &SheetColumn, is_number: bool) -> Markup {
     let (order, sign) = match column.order {
         Some(SheetOrder::Ascending) => (Some("ascending"), " ▲"),
         Some(SheetOrder::Descending) => (Some("descending"), " ▼"),
         None => (None, ""),
     };
     html! {
-        th scope="col" aria-sort=[order] {
+        th.num[is_number] scope="col" aria-sort=[order] {
             @match &column.link {
                 Some(link) => a href=(link) { (column.title) span aria-hidden="true" { (sign) } },
                 None if column.title.is_empty() => span.hidden { "What can be done" },

@@ -8,6 +8,7 @@ use firesteel_types::{
 };
 
 use crate::AppStatus;
+use crate::load::{Load, LoadStep};
 use crate::metrics;
 use crate::stages::{TaskCounts, rise};
 use crate::storage::Change;
@@ -110,17 +111,54 @@ pub(crate) struct Executors {
     /// In the order they were lost.
     dead: VecDeque<ExecutorId>,
     retained: usize,
+    forgotten: ForgottenExecutors,
+    load: Load,
+}
+
+/// What executors did that are not remembered, added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ForgottenExecutors {
+    pub executors: u64,
+    /// What their tasks cost.
+    pub metrics: TaskMetrics,
+    /// From launch to end of their tasks, milliseconds.
+    pub task_time_ms: u64,
+    /// How long each of their cores was there, milliseconds.
+    pub core_time_ms: u64,
+}
+
+impl ForgottenExecutors {
+    fn add(&mut self, executor: &ExecutorStatus, at: Tick) {
+        let gone = executor.removed.as_ref().map_or(at, |(at, _)| *at);
+        let core_ms = gone.since_ms(executor.added).saturating_mul(u64::from(executor.info.cores));
+        self.executors += 1;
+        metrics::add(&mut self.metrics, &executor.metrics);
+        self.task_time_ms = self.task_time_ms.saturating_add(executor.task_time_ms);
+        self.core_time_ms = self.core_time_ms.saturating_add(core_ms);
+    }
 }
 
 impl Executors {
     pub(crate) fn new(retained: usize) -> Self {
-        Executors { all: BTreeMap::new(), dead: VecDeque::new(), retained }
+        Executors {
+            all: BTreeMap::new(),
+            dead: VecDeque::new(),
+            retained,
+            forgotten: ForgottenExecutors::default(),
+            load: Load::default(),
+        }
     }
 
     pub(crate) fn added(&mut self, executor: ExecutorId, info: &ExecutorInfo, at: Tick) {
         let new = ExecutorStatus::new(executor, info.clone(), at);
+        let is_new = !self.all.contains_key(&executor);
         let status = self.all.entry(executor).or_insert(new);
+        let before = if is_new { 0 } else { i64::from(status.info.cores) };
         status.info = info.clone();
+        if status.is_active() {
+            self.load.cores(at, i64::from(info.cores) - before);
+        }
     }
 
     pub(crate) fn block_manager_added(
@@ -141,12 +179,22 @@ impl Executors {
         let Some(status) = self.all.get_mut(&executor) else { return };
         if status.removed.replace((at, reason.to_owned())).is_none() {
             self.dead.push_back(executor);
+            self.load.cores(at, -i64::from(status.info.cores));
+            // The ends of its tasks come later, or never.
+            self.load.tasks(at, -i64::from(status.tasks.active));
         }
         (status.memory_used, status.disk_used, status.rdd_blocks) = (0, 0, 0);
         while self.dead.len() > self.retained {
-            let oldest = self.dead.pop_front();
-            oldest.map(|oldest| self.all.remove(&oldest));
+            self.forget_first_dead();
         }
+    }
+
+    /// How many bytes it took.
+    fn forget_first_dead(&mut self) -> usize {
+        let Some(oldest) = self.dead.pop_front() else { return 0 };
+        let Some(executor) = self.all.remove(&oldest) else { return 0 };
+        self.forgotten.add(&executor, executor.added);
+        executor.weight()
     }
 
     pub(crate) fn weight(&self) -> usize {
@@ -155,17 +203,21 @@ impl Executors {
 
     /// Forgets executors that were lost, the first one first.
     pub(crate) fn forget_dead(&mut self, excess: &mut Excess) {
-        while excess.is_left() {
-            let Some(oldest) = self.dead.pop_front() else { return };
-            excess.freed(self.all.remove(&oldest).map_or(0, |executor| executor.weight()));
+        while excess.is_left() && !self.dead.is_empty() {
+            excess.freed(self.forget_first_dead());
         }
     }
 
     /// Forgets executors of which no end is known, but not the driver.
-    pub(crate) fn forget_living(&mut self, excess: &mut Excess) {
+    pub(crate) fn forget_living(&mut self, excess: &mut Excess, latest: Tick) {
         let driver = self.all.remove(&ExecutorId::DRIVER);
         while excess.is_left() {
             let Some((_, first)) = self.all.pop_first() else { break };
+            self.forgotten.add(&first, latest);
+            if first.is_active() {
+                self.load.cores(latest, -i64::from(first.info.cores));
+                self.load.tasks(latest, -i64::from(first.tasks.active));
+            }
             excess.freed(first.weight());
         }
         self.all.extend(driver.map(|driver| (ExecutorId::DRIVER, driver)));
@@ -188,10 +240,12 @@ impl Executors {
     }
 
     pub(crate) fn task_started(&mut self, task: &TaskInfo) {
-        self.change(task.executor, |executor| {
-            executor.tasks.active += 1;
-            executor.launched_ms = executor.launched_ms.saturating_add(task.launched.0.into());
-        });
+        let Some(executor) = self.all.get_mut(&task.executor) else { return };
+        executor.tasks.active += 1;
+        executor.launched_ms = executor.launched_ms.saturating_add(task.launched.0.into());
+        if executor.is_active() {
+            self.load.tasks(task.launched, 1);
+        }
     }
 
     pub(crate) fn task_ended(
@@ -201,6 +255,11 @@ impl Executors {
         cost: Option<&TaskMetrics>,
         at: Tick,
     ) {
+        let runs =
+            self.all.get(&task.executor).is_some_and(|it| it.is_active() && it.tasks.active > 0);
+        if runs {
+            self.load.tasks(at, -1);
+        }
         self.change(task.executor, |executor| {
             executor.tasks.ended(failure);
             let launched = executor.launched_ms.saturating_sub(task.launched.0.into());
@@ -283,6 +342,16 @@ impl AppStatus {
     /// One executor, or the driver.
     pub fn executor(&self, executor: ExecutorId) -> Option<&ExecutorStatus> {
         self.executors.all.get(&executor)
+    }
+
+    /// What executors did that are not remembered any more.
+    pub fn forgotten_executors(&self) -> &ForgottenExecutors {
+        &self.executors.forgotten
+    }
+
+    /// How many tasks ran and how many cores there were, from the first executor until a moment, whatever of it is forgotten.
+    pub fn load(&self, until: Tick) -> Vec<LoadStep> {
+        self.executors.load.until(until)
     }
 
     /// All that are remembered, the driver last.

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `jobs`, `stages`, `tasks` | what runs and what ran, within [`Retention`] |
 //! | `executors`, `usage`, `storage` | who runs it, what they use over time, what they hold |
+//! | `load` | how many cores ran tasks over time |
 //! | `metrics` | what tasks cost, added up and packed |
 //! | `totals` | what happened since the application began, whatever of it is forgotten |
 //! | `page` | a part of a long list, sorted |
@@ -19,6 +20,7 @@ mod bits;
 mod executors;
 mod insights;
 mod jobs;
+mod load;
 mod metrics;
 mod page;
 mod retention;
@@ -42,9 +44,10 @@ use stages::Stages;
 use storage::Storage;
 use weight::Limit;
 
-pub use executors::ExecutorStatus;
+pub use executors::{ExecutorStatus, ForgottenExecutors};
 pub use insights::{Insight, InsightKind};
 pub use jobs::{JobState, JobStatus};
+pub use load::LoadStep;
 pub use metrics::{CostReader, TaskCost};
 pub use page::{Order, Page, Paging};
 pub use retention::Retention;

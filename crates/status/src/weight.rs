@@ -173,6 +173,6 @@ impl AppStatus {
         self.stages.forget_running(&mut excess);
         self.jobs.forget_running(&mut excess);
         self.storage.forget(&mut excess);
-        self.executors.forget_living(&mut excess);
+        self.executors.forget_living(&mut excess, self.latest);
     }
 }

@@ -25,7 +25,7 @@ use super::lock;
 use crate::log::LogSource;
 
 /// Changes with every change of what is stored.
-const VERSION: &str = concat!("firesteel history 5 ", env!("CARGO_PKG_VERSION"), "\n");
+const VERSION: &str = concat!("firesteel history 6 ", env!("CARGO_PKG_VERSION"), "\n");
 /// The status of a smaller log is read from the log as quickly.
 const WORTH: u64 = 256 << 10;
 

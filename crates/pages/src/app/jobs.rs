@@ -92,7 +92,7 @@ fn entries(frame: &Frame<'_>, jobs: &[&JobStatus]) -> Vec<Entry> {
     let entry = |job: &&JobStatus| Entry {
         from: job.submitted,
         to: frame.until(job.completed),
-        name: format!("{} {}", job.job, named(job_name(job))),
+        name: format!("{}{} {}", sign(&job.state), job.job, named(job_name(job))),
         class: match job.state {
             JobState::Running => "c-busy",
             JobState::Succeeded => "c-cpu",
@@ -101,6 +101,15 @@ fn entries(frame: &Frame<'_>, jobs: &[&JobStatus]) -> Vec<Entry> {
         link: frame.job(job.job),
     };
     jobs.iter().map(entry).collect()
+}
+
+/// In front of its name: its colour alone says nothing.
+fn sign(state: &JobState) -> &'static str {
+    match state {
+        JobState::Running => "▶ ",
+        JobState::Failed { .. } => "✕ ",
+        JobState::Succeeded => "",
+    }
 }
 
 /// Executors that were lost between two moments, and that came: of many, the losses.

@@ -32,6 +32,26 @@ pub(crate) fn form(frame: &Frame<'_>, what: &str, id: u32) -> Markup {
     }
 }
 
+/// Why there is nothing to be ended.
+fn not_running(served: &dyn Applications, what: &str, id: u32) -> Option<(u16, &'static str)> {
+    let mut found = Some((404, "There is no application that runs."));
+    let entry = served.list().into_iter().next()?;
+    served.with_status(&entry.id, None, &mut |status| {
+        let runs = match what {
+            "job" => status.job(JobId(id)).map(|job| job.completed.is_none()),
+            _ => status.last_attempt(StageId(id)).map(|stage| stage.completed.is_none()),
+        };
+        found = match (runs, what) {
+            (Some(true), _) => None,
+            (Some(false), "job") => Some((409, "This job is over: it cannot be killed any more.")),
+            (Some(false), _) => Some((409, "This stage is over: it cannot be killed any more.")),
+            (None, "job") => Some((404, "There is no such job, or it is over and forgotten.")),
+            (None, _) => Some((404, "There is no such stage, or it is over and forgotten.")),
+        };
+    });
+    found
+}
+
 /// Carries out a form. `what` is `job` or `stage`.
 pub(crate) fn carry_out(
     served: &dyn Applications,
@@ -56,6 +76,9 @@ pub(crate) fn carry_out(
     let Some(id) = form.get("id").and_then(|id| id.parse::<u32>().ok()) else {
         return refused(400, "The id has to be a number.");
     };
+    if let Some((status, why)) = not_running(served, what, id) {
+        return refused(status, why);
+    }
     let said = form.get("reason").map(str::trim).filter(|reason| !reason.is_empty());
     let Some(said) = said else { return refused(400, "Say why: others will wonder.") };
     let reason = format!("killed from its page: {}", short(said, REASON));

@@ -5,7 +5,7 @@ use firesteel_types::{ExecutorId, Tick};
 use maud::{Markup, html};
 
 use super::times::Times;
-use super::{facts, job_name, named, said, sum, task_time_ms, volumes};
+use super::{facts, job_name, named, said, task_time_ms, volumes};
 use super::{insights, stages as all_stages};
 use crate::chart::{gauge, load, progress, stacked};
 use crate::frame::{Frame, Tab};
@@ -18,17 +18,30 @@ pub(crate) fn main(frame: &Frame<'_>, status: &AppStatus) -> Markup {
     let until = frame.until(None);
     html! {
         h1 { (named(&status.application().name)) }
+        (gaps(status))
         (summary(frame, status, until))
+        (strip(frame, status))
+        (time_spent(&Times::of_application(status, until)))
         (insights::of_application(frame, status))
         (failures(frame, status))
         (running(frame, status))
-        section aria-labelledby="time" {
-            h2 #time { "Where the time went" }
-            p.dim { "All cores of all executors, from their start to their end." }
-            (stacked("Core time", &Times::of_application(status, until).segments()))
-        }
         section aria-labelledby="cores" { h2 #cores { "Cores in use" } (load::draw(status, until)) }
         (slowest(frame, status))
+    }
+}
+
+/// What the lists below do not have.
+fn gaps(status: &AppStatus) -> Markup {
+    let started = status.totals().jobs_started;
+    let listed = status.jobs(|_| true, Order::Descending, Paging { offset: 0, length: 0 }).total;
+    let lost = status.lost_events();
+    html! {
+        @if started > listed as u64 {
+            p.note { "Lists have the last " (count(listed as u64)) " of " (counted(started, "job")) "; numbers up here are of all." }
+        }
+        @if lost > 0 {
+            p.note { strong.bad { "✕ " (counted(lost, "event")) " lost" } " on the way here: what they told is missing in lists and numbers." }
+        }
     }
 }
 
@@ -39,7 +52,7 @@ fn summary(frame: &Frame<'_>, status: &AppStatus, until: Tick) -> Markup {
         .filter(|it| it.executor != ExecutorId::DRIVER || it.info.cores > 0)
         .collect();
     let alive = executors.iter().filter(|it| it.is_active()).count();
-    let lost = executors.len() - alive;
+    let lost = status.totals().executors_removed;
     let cores: u64 =
         executors.iter().filter(|it| it.is_active()).map(|it| u64::from(it.info.cores)).sum();
     let mut all = vec![
@@ -50,18 +63,46 @@ fn summary(frame: &Frame<'_>, status: &AppStatus, until: Tick) -> Markup {
             "Executors",
             html! {
                 a href=(frame.tab(Tab::Executors)) { (count(alive as u64)) " alive" }
-                @if lost > 0 { " · " a.bad href=(frame.tab(Tab::Executors)) { "✕ " (count(lost as u64)) " lost" } }
+                @if lost > 0 { " · " a.bad href=(frame.tab(Tab::Executors)) { "✕ " (count(lost)) " lost" } }
             },
         ),
         ("Cores", said(count(cores))),
     ];
-    let metrics = sum(status.executors().map(|executor| &executor.metrics));
-    all.extend(volumes(&metrics).into_iter().map(|(name, number)| (name, said(bytes(number)))));
+    let metrics = &status.totals().metrics;
+    all.extend(volumes(metrics).into_iter().map(|(name, number)| (name, said(bytes(number)))));
     let cached = status.rdds().fold(0u64, |sum, rdd| sum.saturating_add(rdd.memory_bytes()));
     if cached > 0 {
         all.push(("Cached", html! { a href=(frame.tab(Tab::Storage)) { (bytes(cached)) } }));
     }
     facts(&all)
+}
+
+/// How far all that runs is, in one line.
+fn strip(frame: &Frame<'_>, status: &AppStatus) -> Markup {
+    let (mut jobs, mut done, mut active, mut failed, mut total) = (0u64, 0, 0, 0, 0);
+    for job in status.active_jobs() {
+        jobs += 1;
+        done += u64::from(job.completed_indices);
+        active += u64::from(job.tasks.active);
+        failed += u64::from(job.tasks.failed);
+        total += u64::from(job.tasks_total.saturating_sub(job.skipped_tasks));
+    }
+    html! {
+        @if jobs > 0 {
+            div.strip { a href=(frame.tab(Tab::Jobs)) { (counted(jobs, "job")) " running" } (progress(done, active, failed, total)) }
+        }
+    }
+}
+
+fn time_spent(times: &Times) -> Markup {
+    let segments = times.segments();
+    html! {
+        section aria-labelledby="time" {
+            h2 #time { "Where the time went" }
+            (times.idle())
+            @if segments.iter().any(|it| it.value > 0) { (stacked("Time of tasks", &segments)) }
+        }
+    }
 }
 
 /// The jobs that failed last, with why.
@@ -74,8 +115,11 @@ fn failures(frame: &Frame<'_>, status: &AppStatus) -> Markup {
                 h2 #failed { "✕ " (counted(page.total as u64, "job")) " failed" }
                 @for job in page.items {
                     @if let JobState::Failed { reason } = &job.state {
-                        p { a href=(frame.job(job.job)) { "Job " (job.job) } ": " (short(reason.lines().next().unwrap_or_default(), 200)) }
-                        @if reason.lines().count() > 1 { details data-key=(format!("failure-{}", job.job)) { summary { "All that is said of job " (job.job) } pre tabindex="0" { (short(reason, 8000)) } } }
+                        details data-key=(format!("failure-{}", job.job)) {
+                            summary { "Job " (job.job) ": " (short(reason.lines().next().unwrap_or_default(), 200)) }
+                            pre tabindex="0" { (short(reason, 8000)) }
+                            p { a href=(frame.job(job.job)) { "To job " (job.job) } }
+                        }
                     }
                 }
             }

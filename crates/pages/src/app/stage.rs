@@ -43,6 +43,9 @@ struct Look {
     spill: Spread,
     stream: Stream,
     failures: BTreeMap<String, (u64, String)>,
+    until: Tick,
+    /// How long the longest of the tasks that run has run.
+    running_ms: u64,
 }
 
 impl Look {
@@ -51,8 +54,9 @@ impl Look {
         let start = stage.first_task.or(stage.info.submitted).unwrap_or(until);
         let stream = Stream::new(start, stage.completed.unwrap_or(until).max(start));
         let [duration, run, input, read, write, spill] = std::array::from_fn(|_| Spread::default());
+        let (failures, running_ms) = (BTreeMap::new(), 0);
         let mut look =
-            Look { duration, run, input, read, write, spill, stream, failures: BTreeMap::new() };
+            Look { duration, run, input, read, write, spill, stream, failures, until, running_ms };
         let mut costs = CostReader::default();
         for task in stage.every_task() {
             look.add(task, task.cost(&mut costs));
@@ -71,6 +75,9 @@ impl Look {
             if self.failures.len() < 100 || self.failures.contains_key(&kind) {
                 self.failures.entry(kind).or_insert((0, text)).0 += 1;
             }
+        }
+        if task.state == TaskState::Running {
+            self.running_ms = self.running_ms.max(self.until.since_ms(task.info.launched));
         }
         if task.state != TaskState::Success {
             return;
@@ -158,43 +165,44 @@ fn all_but_tasks(
 }
 
 fn summary(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup {
-    let mut all = vec![
+    let (mut tasks, mut data) = (Vec::new(), Vec::new());
+    let mut time_of = vec![
         ("State", badge::stage(stage.state)),
         ("Duration", said(stages::duration(frame, stage).map_or_else(|| "–".to_owned(), millis))),
         ("Task time", said(millis(task_time_ms(stage)))),
-        (
-            "Tasks",
-            progress(
-                stage.completed_indices().into(),
-                stage.tasks.active.into(),
-                stage.tasks.failed.into(),
-                stage.info.tasks.into(),
-            ),
-        ),
     ];
-    all.extend(stage.info.submitted.map(|at| ("Submitted", time(at))));
-    all.extend(
+    time_of.extend(stage.info.submitted.map(|at| ("Submitted", time(at))));
+    tasks.push((
+        "Tasks",
+        progress(
+            stage.completed_indices().into(),
+            stage.tasks.active.into(),
+            stage.tasks.failed.into(),
+            stage.info.tasks.into(),
+        ),
+    ));
+    data.extend(
         volumes(&stage.metrics).into_iter().map(|(name, number)| (name, said(bytes(number)))),
     );
     if stage.metrics.memory_bytes_spilled > 0 {
-        all.push(("Spilled from memory", said(bytes(stage.metrics.memory_bytes_spilled))));
+        data.push(("Spilled from memory", said(bytes(stage.metrics.memory_bytes_spilled))));
     }
     if stage.metrics.input_records > 0 {
-        all.push(("Records read", said(count(stage.metrics.input_records))));
+        data.push(("Records read", said(count(stage.metrics.input_records))));
     }
     if stage.speculative > 0 {
-        all.push(("Speculative copies", said(count(stage.speculative.into()))));
+        tasks.push(("Speculative copies", said(count(stage.speculative.into()))));
     }
     if stage.resubmitted > 0 {
-        all.push(("Run again", said(counted(stage.resubmitted.into(), "task"))));
+        tasks.push(("Run again", said(counted(stage.resubmitted.into(), "task"))));
     }
-    all.push((
+    tasks.push((
         "Jobs",
         html! { @for job in stage.jobs.iter().take(NAMED) { a href=(frame.job(*job)) { (job) } " " } },
     ));
     if !stage.info.parents.is_empty() {
         let parents = &stage.info.parents;
-        all.push(("Reads", html! { @for parent in parents.iter().take(NAMED) {
+        tasks.push(("Reads", html! { @for parent in parents.iter().take(NAMED) {
             @match status.last_attempt(*parent) {
                 Some(parent) => a href=(frame.stage(parent.info.stage)) { "stage " (parent.info.stage.stage) },
                 None => { "stage " (parent) }
@@ -207,10 +215,10 @@ fn summary(frame: &Frame<'_>, status: &AppStatus, stage: &StageStatus) -> Markup
         .filter(|it| it.info.stage != stage.info.stage)
         .collect();
     if !attempts.is_empty() {
-        all.push(("Other attempts", html! { @for it in attempts.iter().rev().take(NAMED) { a href=(frame.stage(it.info.stage)) { (it.info.stage.attempt) } " " } }));
+        tasks.push(("Other attempts", html! { @for it in attempts.iter().rev().take(NAMED) { a href=(frame.stage(it.info.stage)) { (it.info.stage.attempt) } " " } }));
     }
     html! {
-        (facts(&all))
+        div.groups { @for group in [&time_of, &tasks, &data].into_iter().filter(|it| !it.is_empty()) { (facts(group)) } }
         @if let Some(details) = &stage.info.details { details data-key="call-site" { summary { "Call site" } pre tabindex="0" { (short(details, LONGEST)) } } }
     }
 }
@@ -246,9 +254,10 @@ fn spreads(look: &Look) -> Markup {
         @if look.duration.max() > 0 || look.run.max() > 0 {
             h2 { "How its tasks differ" }
             div.cards {
-                @if is_short { (spread::card("Run time", &look.run, micros)) } @else { (spread::card("Duration", &look.duration, millis)) }
+                @if is_short { (spread::card("Run time", &look.run, look.running_ms.saturating_mul(1000), micros)) }
+                @else { (spread::card("Duration", &look.duration, look.running_ms, millis)) }
                 @for (title, spread) in others.iter().filter(|(_, spread)| spread.max() > 0) {
-                    (spread::card(title, spread, bytes))
+                    (spread::card(title, spread, 0, bytes))
                 }
             }
             p.dim { "Heights are logarithms: a single task shows. The line is the median; marked bars are beyond twice the 75 % mark." }

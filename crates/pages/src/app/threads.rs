@@ -132,6 +132,7 @@ fn main(frame: &Frame<'_>, title: &str, dump: &Dump) -> Markup {
         h1 { (title) }
         p { (counted(dump.threads.len() as u64, "thread")) ", as of " (time(frame.now)) ", those that run tasks first. Load the page again for another look, or go back to "
             a href=(frame.executor(dump.executor)) { "the executor" } "." }
+        p.dim { "Of each thread its state, its processor time and where in the system it waits. Its calls are not told: a process cannot look at its own; gdb -p can, on its machine." }
         (part.draw(frame, is_found, |sort, a, b| compare(sort, a, b), |it| row(it)))
     }
 }

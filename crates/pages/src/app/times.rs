@@ -2,10 +2,11 @@
 
 use firesteel_status::{AppStatus, ExecutorStatus, StageStatus};
 use firesteel_types::{TaskMetrics, Tick};
+use maud::{Markup, html};
 
 use super::task_time_ms;
 use crate::chart::Segment;
-use crate::text::micros;
+use crate::text::{micros, percent};
 
 /// Microseconds of tasks, by what they did.
 pub(crate) struct Times {
@@ -48,24 +49,30 @@ impl Times {
 
     /// Of all executors, with the tasks that still run and the time that cores had nothing to do.
     pub(crate) fn of_application(status: &AppStatus, until: Tick) -> Self {
-        let mut sum = Times::of(&TaskMetrics::default(), 0);
+        let forgotten = status.forgotten_executors();
+        let idle_ms = forgotten.core_time_ms.saturating_sub(forgotten.task_time_ms);
+        let mut sum = Times::of(&forgotten.metrics, forgotten.task_time_ms);
+        sum.idle = idle_ms.saturating_mul(1000);
         for executor in status.executors() {
             let own = Times::of(&executor.metrics, executor.task_time_ms);
             let gone = executor.removed.as_ref().map_or(until, |(at, _)| *at);
             let running = executor.running_ms(gone).saturating_mul(1000);
-            let there = core_time_us(executor, gone);
-            sum.cpu = sum.cpu.saturating_add(own.cpu);
-            sum.garbage = sum.garbage.saturating_add(own.garbage);
-            sum.blocked = sum.blocked.saturating_add(own.blocked);
-            sum.fetching = sum.fetching.saturating_add(own.fetching);
-            sum.writing = sum.writing.saturating_add(own.writing);
-            sum.overhead = sum.overhead.saturating_add(own.overhead);
-            sum.running = sum.running.saturating_add(running);
             let busy = executor.task_time_ms.saturating_mul(1000).saturating_add(running);
-            let idle = there.saturating_sub(busy);
-            sum.idle = sum.idle.saturating_add(idle);
+            let idle = core_time_us(executor, gone).saturating_sub(busy);
+            sum.add(&Times { running, idle, ..own });
         }
         sum
+    }
+
+    fn add(&mut self, other: &Times) {
+        self.cpu = self.cpu.saturating_add(other.cpu);
+        self.garbage = self.garbage.saturating_add(other.garbage);
+        self.blocked = self.blocked.saturating_add(other.blocked);
+        self.fetching = self.fetching.saturating_add(other.fetching);
+        self.writing = self.writing.saturating_add(other.writing);
+        self.overhead = self.overhead.saturating_add(other.overhead);
+        self.running = self.running.saturating_add(other.running);
+        self.idle = self.idle.saturating_add(other.idle);
     }
 
     pub(crate) fn segments(&self) -> Vec<Segment> {
@@ -105,12 +112,31 @@ impl Times {
             ),
             part(
                 "Tasks that still run",
-                "c-busy",
+                "c-live",
                 self.running,
                 "From their launch until now: what they did is told when they end",
             ),
-            part("Idle cores", "c-idle", self.idle, "Cores of executors that ran no task"),
         ]
+    }
+
+    /// `Cores were idle 93 % of the time: 12 min of core time.` Beside what they did that would be all of the bar. Nothing: they
+    /// were not.
+    pub(crate) fn idle(&self) -> Markup {
+        let parts = [
+            self.cpu,
+            self.garbage,
+            self.blocked,
+            self.fetching,
+            self.writing,
+            self.overhead,
+            self.running,
+        ];
+        let whole = parts.into_iter().fold(self.idle, u64::saturating_add);
+        html! {
+            @if self.idle > 0 {
+                p { "Cores were idle " strong { (percent(self.idle, whole)) } " of the time: " (micros(self.idle)) " of " (micros(whole)) " that all of them were there." }
+            }
+        }
     }
 }
 
@@ -127,6 +153,49 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn executors_that_are_forgotten_still_count() {
+        let spent = |retained: usize| {
+            let retention = Retention { jobs: 9, stages: 9, tasks: 9, dead_executors: retained };
+            let mut status = AppStatus::new(retention);
+            for id in 0..50 {
+                let (executor, at) = (ExecutorId(id), Tick(u64::from(id) * 10_000));
+                let info = ExecutorInfo::new(Host::new("a"), 2);
+                status.take(Event::ExecutorAdded { executor, info, at });
+                let task = TaskInfo {
+                    task: TaskId(id.into()),
+                    stage: StageRef { stage: StageId(0), attempt: 0 },
+                    partition: id,
+                    index: id,
+                    attempt: 0,
+                    executor,
+                    host: Host::new("a"),
+                    speculative: false,
+                    locality: Locality::Any,
+                    launched: at,
+                };
+                status.take(Event::TaskStart { task: task.clone(), at });
+                let metrics = TaskMetrics {
+                    run_time_us: 3_000_000,
+                    cpu_time_ns: 2_000_000_000,
+                    ..TaskMetrics::default()
+                };
+                status.take(Event::TaskEnd {
+                    task,
+                    failure: None,
+                    metrics: Some(Box::new(metrics)),
+                    at: at.plus_ms(4000),
+                });
+                let reason = "idle".to_owned();
+                status.take(Event::ExecutorRemoved { executor, reason, at: at.plus_ms(5000) });
+            }
+            let times = Times::of_application(&status, Tick(500_000));
+            [times.cpu, times.blocked, times.overhead, times.idle].map(|it| it / 1_000_000)
+        };
+        assert_eq!(spent(100), [100, 50, 50, 300]);
+        assert_eq!(spent(3), spent(100));
+    }
 
     #[test]
     fn a_core_with_a_task_that_still_runs_is_not_idle() {

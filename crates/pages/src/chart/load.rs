@@ -1,8 +1,8 @@
-//! How many cores were used over time: what the tasks of each stage took, spread over the time that it ran.
+//! How many cores were used over time, as the status counted when tasks began and ended.
 
 use std::fmt::Write;
 
-use firesteel_status::{AppStatus, Order, Paging, StageState};
+use firesteel_status::AppStatus;
 use firesteel_types::Tick;
 use maud::{Markup, html};
 
@@ -21,42 +21,29 @@ struct Load {
 }
 
 impl Load {
-    /// Adds `cores` between two moments.
-    fn add(steps: &mut [f64; STEPS], (start, span): (Tick, u64), from: Tick, to: Tick, cores: f64) {
-        let at =
-            |moment: Tick| moment.since_ms(start).min(span) as f64 * STEPS as f64 / span as f64;
-        let (from, to) = (at(from), at(to));
-        let (first, last) = (from as usize, (to as usize).min(STEPS - 1));
-        for (index, step) in steps.iter_mut().enumerate().take(last + 1).skip(first) {
-            let covered = (to.min(index as f64 + 1.0) - from.max(index as f64)).clamp(0.0, 1.0);
-            *step += cores * covered;
-        }
-    }
-
     fn of(status: &AppStatus, until: Tick) -> Self {
         let start = status.application().started;
-        let mut load = Load {
-            used: [0.0; STEPS],
-            there: [0.0; STEPS],
-            start,
-            span: until.since_ms(start).max(1),
-        };
-        let over = (start, load.span);
-        for stage in status.stages(|_| true, Order::Ascending, Paging::ALL).items {
-            let Some(first) = stage.first_task else { continue };
-            let end = stage.completed.unwrap_or(until);
-            let took = crate::app::task_time_ms(stage);
-            let average = took as f64 / end.since_ms(first).max(1) as f64;
-            let active =
-                if stage.state == StageState::Active { f64::from(stage.tasks.active) } else { 0.0 };
-            Self::add(&mut load.used, over, first, end, average.max(active));
-        }
-        for executor in status.executors() {
-            let gone = executor.removed.as_ref().map_or(until, |(at, _)| *at);
-            Self::add(&mut load.there, over, executor.added, gone, f64::from(executor.info.cores));
+        let span = until.since_ms(start).max(1);
+        let mut load = Load { used: [0.0; STEPS], there: [0.0; STEPS], start, span };
+        let of_a_task = cores_of_a_task(status);
+        for step in status.load(until) {
+            let at =
+                |moment: Tick| moment.since_ms(start).min(span) as f64 * STEPS as f64 / span as f64;
+            let (from, to) = (at(step.from), at(step.to));
+            for index in from as usize..(to.ceil() as usize).min(STEPS) {
+                let covered = (to.min(index as f64 + 1.0) - from.max(index as f64)).clamp(0.0, 1.0);
+                load.used[index] += step.running * of_a_task * covered;
+                load.there[index] = load.there[index].max(step.cores as f64);
+            }
         }
         load
     }
+}
+
+fn cores_of_a_task(status: &AppStatus) -> f64 {
+    let settings = &status.application().properties;
+    let cores = settings.iter().find(|(key, _)| key == "spark.task.cpus");
+    cores.and_then(|(_, value)| value.parse::<u32>().ok()).unwrap_or(1).max(1).into()
 }
 
 /// An area below a line.

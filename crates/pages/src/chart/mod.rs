@@ -51,7 +51,7 @@ pub(crate) fn stacked(label: &str, segments: &[Segment]) -> Markup {
     html! {
         svg.stacked width="100%" height="28" role="img" aria-label=(format!("{label}: {}", words.join(", "))) {
             @for (start, width, segment) in &places {
-                rect class=(segment.class) x=(share(*start)) width=(share(*width)) height="28" {
+                rect class=(format!("{} edge", segment.class)) x=(share(*start)) width=(share(*width)) height="28" {
                     title { (segment.label) ": " (segment.text) }
                 }
             }

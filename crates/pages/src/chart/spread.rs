@@ -10,7 +10,11 @@ const EXACT: usize = 20_000;
 const FINE: u64 = 128;
 /// Bars of a picture.
 const BARS: usize = 48;
-const HEIGHT: f64 = 56.0;
+const HEIGHT: f64 = 68.0;
+/// Of these the highest bar leaves so much to what is written above it.
+const ABOVE: f64 = 12.0;
+/// A count has no other one beside it for so many bars.
+const COUNTED: usize = 4;
 
 /// Numbers of tasks, one each.
 pub(crate) struct Spread {
@@ -117,13 +121,14 @@ impl Spread {
     }
 }
 
-/// A picture with its numbers; `unit` writes a value.
-pub(crate) fn card(title: &str, spread: &Spread, unit: fn(u64) -> String) -> Markup {
+/// A picture with its numbers; `unit` writes a value. `running`: the most that a task has come to that has not ended.
+pub(crate) fn card(title: &str, spread: &Spread, running: u64, unit: fn(u64) -> String) -> Markup {
     let quartiles = spread.quartiles();
     let [_, _, median, _, max] = quartiles;
     let names = ["min", "25 %", "median", "75 %", "max"];
     let far = spread.far();
     let beyond = if spread.count >= 4 { spread.beyond(far) } else { 0 };
+    let is_running_far = spread.count >= 4 && running > far;
     html! {
         section.card {
             h3 { (title) }
@@ -141,7 +146,14 @@ pub(crate) fn card(title: &str, spread: &Spread, unit: fn(u64) -> String) -> Mar
                 }
             } @else if beyond > 0 {
                 p.note { strong.bad { (counted(beyond, "task")) } " of " (count(spread.count)) "; the others have none." }
-            } @else { p.note.dim { "No task is far from the others." } }
+            } @else if !is_running_far { p.note.dim { "No task is far from the others." } }
+            @if is_running_far {
+                p.note {
+                    strong.bad { "A task that still runs" } " is already at " strong { (unit(running)) }
+                    @if median > 0 { ", " strong { (times(running, median)) } " the median" }
+                    "."
+                }
+            }
         }
     }
 }
@@ -161,7 +173,16 @@ fn picture(
     let bars = spread.bars();
     let most = bars.iter().copied().max().unwrap_or(0).max(1) as f64;
     // One task of a million is to be seen: heights are logarithms.
-    let height = |count: u64| 4.0 + (HEIGHT - 4.0) * (1.0 + count as f64).ln() / (1.0 + most).ln();
+    let room = HEIGHT - ABOVE - 4.0;
+    let height = |count: u64| 4.0 + room * (1.0 + count as f64).ln() / (1.0 + most).ln();
+    let mut free = 0;
+    let counted_bars: Vec<usize> = (0..BARS)
+        .filter(|index| {
+            let has_room = bars[*index] > 0 && *index >= free;
+            free = if has_room { index + COUNTED } else { free };
+            has_room
+        })
+        .collect();
     let step = spread.max.max(1) as f64 / BARS as f64;
     let width = 1.0 / BARS as f64;
     let at = (median as f64 / spread.max.max(1) as f64).min(1.0);
@@ -172,7 +193,7 @@ fn picture(
         unit(spread.max)
     );
     html! {
-        svg.spread width="100%" height="74" role="img" aria-label=(label) {
+        svg.spread width="100%" height="98" role="img" aria-label=(label) {
             @for (index, count_there) in bars.iter().enumerate().filter(|(_, count)| **count > 0) {
                 @let low = index as f64 * step;
                 @let is_far = if far > 0 { (low + step / 2.0) as u64 > far } else { index > 0 };
@@ -181,12 +202,26 @@ fn picture(
                     title { (count(*count_there)) " tasks from " (unit(low as u64)) " to " (unit((low + step) as u64)) }
                 }
             }
+            @for index in &counted_bars {
+                @let (index, count_there) = (*index, &bars[*index]);
+                @let middle = (index as f64 + 0.45) * width;
+                text.count x=(share(middle)) y=(format!("{:.1}", HEIGHT - height(*count_there) - 2.0)) text-anchor=(anchor(middle)) { (count(*count_there)) }
+            }
             line.axis x1="0" x2="100%" y1=(HEIGHT) y2=(HEIGHT) {}
-            line.median x1=(share(at)) x2=(share(at)) y1="0" y2=(HEIGHT + 3.0) {}
-            text.tick x="0" y="70" { "0" }
-            text.tick x="100%" y="70" text-anchor="end" { (unit(spread.max)) }
-            @if (0.12..0.8).contains(&at) { text.tick x=(share(at)) y="70" text-anchor="middle" { "median" } }
+            line.median x1=(share(at)) x2=(share(at)) y1=(ABOVE) y2=(HEIGHT + 3.0) {}
+            text.tick x="0" y="81" { "0" }
+            text.tick x="100%" y="81" text-anchor="end" { (unit(spread.max)) }
+            text.tick x=(share(at)) y="94" text-anchor=(anchor(at)) { "median " (unit(median)) }
         }
+    }
+}
+
+/// Of a text at a place: at the edges it stays within the picture.
+fn anchor(at: f64) -> &'static str {
+    match at {
+        at if at < 0.15 => "start",
+        at if at > 0.85 => "end",
+        _ => "middle",
     }
 }
 

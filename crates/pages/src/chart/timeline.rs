@@ -4,7 +4,7 @@
 use firesteel_types::Tick;
 use maud::{Markup, html};
 
-use super::time_axis;
+use super::{swatch, time_axis};
 use crate::text::{millis, share, short};
 
 /// One bar of the timeline.
@@ -23,6 +23,8 @@ pub(crate) struct Moment {
     pub(crate) is_bad: bool,
 }
 
+/// Above the lanes, where signs of moments stand.
+const SIGNS: u32 = 14;
 const LANE: u32 = 22;
 /// The width of a character as a share of a picture of usual width.
 const CHARACTER: f64 = 0.0066;
@@ -54,18 +56,22 @@ pub(crate) fn draw(label: &str, entries: &[Entry], moments: &[Moment]) -> Markup
         lanes[lane] = right + 0.004;
         placed.push((entry, from, to, lane as u32 * LANE, name, side));
     }
-    let height = lanes.len() as u32 * LANE + 4;
     let seen: Vec<&Moment> =
         moments.iter().filter(|moment| moment.at >= start && moment.at <= end).collect();
+    let top = if seen.is_empty() { 0 } else { SIGNS };
+    let height = top + lanes.len() as u32 * LANE + 4;
     html! {
         div.scroll role="region" aria-label=(format!("{label}, a picture")) tabindex="0" { svg.timeline width="100%" height=(height + 18) role="group" aria-label=(label) {
             (time_axis(span, height))
-            @for moment in seen {
-                line class=(if moment.is_bad { "moment bad" } else { "moment" }) x1=(share(at(moment.at))) x2=(share(at(moment.at))) y1="0" y2=(height) {
-                    title { (moment.words) }
+            @for moment in &seen {
+                @let (class, sign) = moment.sign();
+                g { title { (moment.words) }
+                    line class=(class) x1=(share(at(moment.at))) x2=(share(at(moment.at))) y1=(SIGNS - 2) y2=(height) {}
+                    text.sign x=(share(at(moment.at))) y=(SIGNS - 4) text-anchor="middle" { (sign) }
                 }
             }
             @for (entry, from, to, y, name, side) in placed {
+                @let y = y + top;
                 a class=(entry.class) href=(entry.link) {
                     title { (entry.name) ": " (millis(entry.to.since_ms(entry.from))) }
                     rect class=(entry.class) x=(share(from)) y=(y + 3) width="3" height="16" rx="2" {}
@@ -74,6 +80,29 @@ pub(crate) fn draw(label: &str, entries: &[Entry], moments: &[Moment]) -> Markup
                 }
             }
         } }
+        (key(entries, &seen))
+    }
+}
+
+impl Moment {
+    /// Its class, and what stands above its line.
+    fn sign(&self) -> (&'static str, &'static str) {
+        if self.is_bad { ("moment bad", "✕") } else { ("moment", "+") }
+    }
+}
+
+/// What colours and signs are, of those that are there.
+fn key(entries: &[Entry], moments: &[&Moment]) -> Markup {
+    let states = [("c-cpu", "succeeded"), ("c-busy", "▶ running"), ("c-bad", "✕ failed")];
+    let has = |is_bad: bool| moments.iter().any(|it| it.is_bad == is_bad);
+    html! {
+        ul.key {
+            @for (class, words) in states {
+                @if entries.iter().any(|it| it.class == class) { li { (swatch(class)) " " (words) } }
+            }
+            @if has(false) { li { strong.fine { "+" } " executor added" } }
+            @if has(true) { li { strong.bad { "✕" } " executor lost" } }
+        }
     }
 }
 

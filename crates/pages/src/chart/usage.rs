@@ -85,6 +85,10 @@ impl Span {
                 path.c-write d=(self.memory(executor)) {}
                 path.capacity vector-effect="non-scaling-stroke" d=(self.processors(executor)) {}
             }
+            span.numbers {
+                (bytes(last.resident_memory)) @if executor.is_active() { " now" } @else { " at last" } ", at most " (bytes(most))
+                @if busiest > 0.0 { " · " (format!("{busiest:.1}")) " processors at most" }
+            }
         }
     }
 

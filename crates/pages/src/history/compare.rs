@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use firesteel_monitor::rest::Query;
 use firesteel_monitor::site::Asked;
 use firesteel_status::{AppStatus, Order, Paging, StageState, StageStatus};
-use firesteel_types::{StageRef, TaskMetrics};
+use firesteel_types::{StageId, StageRef, TaskMetrics};
 use maud::{Markup, html};
 
 use super::link;
@@ -38,7 +38,6 @@ struct Stage {
     stage: StageRef,
     name: String,
     duration_ms: u64,
-    task_time_ms: u64,
     tasks: u32,
     metrics: TaskMetrics,
 }
@@ -53,6 +52,9 @@ struct Run {
     executors: usize,
     cores: u64,
     metrics: TaskMetrics,
+    /// Of all attempts of all stages.
+    task_time_ms: u64,
+    /// The last attempt of each.
     stages: Vec<Stage>,
     settings: BTreeMap<String, String>,
 }
@@ -83,7 +85,6 @@ impl Run {
                 .submitted
                 .or(it.first_task)
                 .map_or(0, |from| it.completed.unwrap_or(end).since_ms(from)),
-            task_time_ms: task_time_ms(it),
             tasks: it.info.tasks,
             metrics: TaskMetrics { executor: None, pushed: None, ..it.metrics.clone() },
         };
@@ -100,7 +101,8 @@ impl Run {
             executors: status.executors().filter(|it| it.info.cores > 0).count(),
             cores: status.executors().map(|it| u64::from(it.info.cores)).sum(),
             metrics,
-            stages: stages.iter().map(stage).collect(),
+            task_time_ms: stages.iter().fold(0, |sum, it| sum.saturating_add(task_time_ms(it))),
+            stages: last_attempts(stages.iter().map(stage)),
             settings: application.properties.iter().map(shown).collect(),
         }
     }
@@ -169,11 +171,7 @@ fn totals(before: &Run, after: &Run) -> Markup {
     type Number = (&'static str, fn(&Run) -> u64, fn(u64) -> String);
     let numbers: [Number; 7] = [
         ("Duration", |run| run.duration_ms, millis),
-        (
-            "Task time",
-            |run| run.stages.iter().fold(0, |sum, it| sum.saturating_add(it.task_time_ms)),
-            millis,
-        ),
+        ("Task time", |run| run.task_time_ms, millis),
         ("Executors", |run| run.executors as u64, count),
         ("Cores", |run| run.cores, count),
         ("Input", |run| run.metrics.input_bytes, bytes),
@@ -196,19 +194,65 @@ fn slower_ms((before, after): &Pair<'_>) -> i128 {
     time(after) - time(before)
 }
 
-/// Stages that compute the same, in the order in which they were made; then those of one run only.
+/// Of each stage what it came to at last: what an earlier attempt lost is no stage of its own. By their ids.
+fn last_attempts(stages: impl Iterator<Item = Stage>) -> Vec<Stage> {
+    let mut last: BTreeMap<StageId, Stage> = BTreeMap::new();
+    for stage in stages {
+        let is_newer = last
+            .get(&stage.stage.stage)
+            .is_none_or(|known| known.stage.attempt <= stage.stage.attempt);
+        if is_newer {
+            last.insert(stage.stage.stage, stage);
+        }
+    }
+    last.into_values().collect()
+}
+
+/// A name without the numbers of lines in it: `map at main.rs`.
+fn without_lines(name: &str) -> String {
+    let mut parts = name.split(':');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|it: char| it.is_ascii_digit());
+        if rest.len() == part.len() {
+            text.push(':');
+        }
+        text.push_str(rest);
+    }
+    text
+}
+
+/// Stages that compute the same, in the order in which they were made; then those of one run only. Lines move when a program is
+/// changed: the same operation in the same file is the same stage, in order, where both runs have as many of it. Where one has
+/// more, first those are matched whose lines did not move.
 fn matched<'a>(before: &'a Run, after: &'a Run) -> Vec<Pair<'a>> {
-    let mut left: BTreeMap<&str, VecDeque<&Stage>> = BTreeMap::new();
-    before.stages.iter().for_each(|stage| left.entry(&stage.name).or_default().push_back(stage));
-    let mut pairs: Vec<_> = after
-        .stages
-        .iter()
-        .map(|stage| {
-            let other = left.get_mut(stage.name.as_str()).and_then(VecDeque::pop_front);
-            (other, Some(stage))
-        })
-        .collect();
-    pairs.extend(left.into_values().flatten().map(|stage| (Some(stage), None)));
+    type Queues<'a> = [VecDeque<&'a Stage>; 2];
+    let mut alike: BTreeMap<String, Queues<'a>> = BTreeMap::new();
+    for (side, run) in [before, after].into_iter().enumerate() {
+        for stage in &run.stages {
+            alike.entry(without_lines(&stage.name)).or_default()[side].push_back(stage);
+        }
+    }
+    let mut pairs = Vec::new();
+    for [mut old, mut new] in alike.into_values() {
+        let names = |stages: &VecDeque<&'a Stage>| {
+            let mut names: Vec<&'a str> = stages.iter().map(|it| it.name.as_str()).collect();
+            names.sort_unstable();
+            names
+        };
+        if old.len() != new.len() || names(&old) == names(&new) {
+            new.retain(|stage| match old.iter().position(|it| it.name == stage.name) {
+                Some(at) => {
+                    pairs.push((old.remove(at), Some(*stage)));
+                    false
+                }
+                None => true,
+            });
+        }
+        while !old.is_empty() || !new.is_empty() {
+            pairs.push((old.pop_front(), new.pop_front()));
+        }
+    }
     pairs
 }
 
@@ -295,5 +339,93 @@ fn settings(frame: &Frame<'_>, before: &Run, after: &Run) -> Markup {
     html! {
         h2 { "Settings that differ" }
         @if part.items.is_empty() { p.empty { "None." } } @else { (part.draw(frame, is_found, compare, row)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(stages: &[(u32, u32, &str)]) -> Run {
+        let stage = |(id, attempt, name): &(u32, u32, &str)| Stage {
+            stage: StageRef { stage: StageId(*id), attempt: *attempt },
+            name: (*name).to_owned(),
+            duration_ms: 0,
+            tasks: 1,
+            metrics: TaskMetrics::default(),
+        };
+        Run {
+            id: String::new(),
+            link: String::new(),
+            name: String::new(),
+            started: String::new(),
+            duration_ms: 0,
+            executors: 0,
+            cores: 0,
+            metrics: TaskMetrics::default(),
+            task_time_ms: 0,
+            stages: last_attempts(stages.iter().map(stage)),
+            settings: BTreeMap::new(),
+        }
+    }
+
+    /// The ids of stages before and after, `-` where there is none.
+    fn pairs(before: &[(u32, u32, &str)], after: &[(u32, u32, &str)]) -> Vec<String> {
+        let (before, after) = (run(before), run(after));
+        let id = |stage: Option<&Stage>| match stage {
+            Some(it) => format!("{}.{}", it.stage.stage, it.stage.attempt),
+            None => "-".to_owned(),
+        };
+        let mut pairs: Vec<String> = matched(&before, &after)
+            .into_iter()
+            .map(|(old, new)| format!("{} {}", id(old), id(new)))
+            .collect();
+        pairs.sort();
+        pairs
+    }
+
+    #[test]
+    fn a_line_on_top_of_the_program_changes_no_stage() {
+        let before = [
+            (0, 0, "map at main.rs:10"),
+            (1, 0, "map at main.rs:11"),
+            (2, 0, "count at main.rs:12"),
+        ];
+        let after = [
+            (0, 0, "map at main.rs:11"),
+            (1, 0, "map at main.rs:12"),
+            (2, 0, "count at main.rs:13"),
+        ];
+        assert_eq!(pairs(&before, &after), ["0.0 0.0", "1.0 1.0", "2.0 2.0"]);
+    }
+
+    #[test]
+    fn an_attempt_that_failed_is_no_stage_of_its_own() {
+        let before =
+            [(0, 0, "map at main.rs:10"), (0, 1, "map at main.rs:10"), (3, 0, "map at main.rs:10")];
+        let after = [(0, 0, "map at main.rs:10"), (1, 0, "map at main.rs:10")];
+        assert_eq!(pairs(&before, &after), ["0.1 0.0", "3.0 1.0"]);
+    }
+
+    #[test]
+    fn a_stage_that_one_run_has_not_leaves_the_others_matched() {
+        let before =
+            [(0, 0, "map at main.rs:10"), (1, 0, "map at main.rs:30"), (2, 0, "sort at lib.rs:7")];
+        let after =
+            [(0, 0, "map at main.rs:10"), (1, 0, "map at main.rs:20"), (2, 0, "map at main.rs:30")];
+        assert_eq!(pairs(&before, &after), ["- 1.0", "0.0 0.0", "1.0 2.0", "2.0 -"]);
+    }
+
+    #[test]
+    fn names_lose_the_numbers_of_lines_and_nothing_else() {
+        for (name, wanted) in [
+            ("map at src/main.rs:10", "map at src/main.rs"),
+            ("map at src/main.rs:10:5", "map at src/main.rs"),
+            ("a::b at x.rs:7 with 8", "a::b at x.rs with 8"),
+            ("10:30", "10"),
+            ("", ""),
+        ] {
+            assert_eq!(without_lines(name), wanted);
+        }
     }
 }

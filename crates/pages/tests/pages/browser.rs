@@ -95,12 +95,14 @@ fn live() -> Option<SheetLive> {
     Some(SheetLive { state: now, process: PROCESS, now: Tick(now * 1000) })
 }
 
+/// What its tables say adds up to its first lines: an application with an executor and a driver on the worker that is alive.
 fn master(name: &str) -> String {
+    let used = 3 + seconds() % 6;
     let lines = [
         "Status: ALIVE".to_owned(),
-        "Workers: 2 alive".to_owned(),
-        format!("Cores: {} of 16 used", seconds() % 16),
-        "Memory: 6144 of 32768 MB used".to_owned(),
+        "Workers: 1 alive".to_owned(),
+        format!("Cores: {used} of 8 used"),
+        "Memory: 6144 of 16384 MB used".to_owned(),
     ];
     let logs = ["stdout", "stderr"]
         .map(|it| (it.to_owned(), format!("http://10.0.0.7:8081/logPage/?logType={it}")));
@@ -140,30 +142,37 @@ fn master(name: &str) -> String {
         });
         SheetCell { kill, ..SheetCell::default() }
     };
-    let worker = |state| {
-        let id = linked("worker-20261118061500-10.0.0.7-43477");
+    let cores_used = format!("{used} of 8");
+    let workers = vec![
         vec![
-            id,
+            linked("worker-20261118061500-10.0.0.7-43477"),
             cell("10.0.0.7:43477"),
-            cell(state),
-            cell("5 of 8"),
+            cell("ALIVE"),
+            cell(&cores_used),
             cell("6144 of 16384"),
             cell("3 s ago"),
-            match state {
-                "ALIVE" => kill("worker", "worker-20261118061500-10.0.0.7-43477"),
-                _ => cell(""),
-            },
-        ]
-    };
-    let submitted = "Wed Nov 18 06:15:00 UTC 2026";
-    let app = |state, last| {
-        let (id, name) = (linked("app-20261118061502-0001"), linked(name));
+            kill("worker", "worker-20261118061500-10.0.0.7-43477"),
+        ],
         vec![
-            id,
+            linked("worker-20261118061459-10.0.0.8-38121"),
+            cell("10.0.0.8:38121"),
+            cell("DEAD"),
+            cell("0 of 8"),
+            cell("0 of 16384"),
+            cell("74 s ago"),
+            cell(""),
+        ],
+    ];
+    let of_app = (used - 1).to_string();
+    let submitted = "Wed Nov 18 06:15:00 UTC 2026";
+    let app = |id, state, last| {
+        let name = linked(name);
+        vec![
+            linked(id),
             name,
             cell("ada"),
-            cell("4"),
-            cell("1024"),
+            cell(if state == "RUNNING" { &of_app } else { "0" }),
+            cell("5120"),
             cell(submitted),
             cell("3 min 12 s"),
             cell(state),
@@ -188,16 +197,19 @@ fn master(name: &str) -> String {
         SheetTable { heading, columns, rows, pages, search }
     };
     let pages = Some(SheetPages { total: 119, page: 2, last: 3, link: "/?completedApps=" });
-    let over =
-        (0..12).map(|_| app("KILLED", cell("it was killed from the master's page"))).collect();
+    let over = (0..12)
+        .map(|_| {
+            app("app-20261118061401-0000", "KILLED", cell("it was killed from the master's page"))
+        })
+        .collect();
     let tables = [
-        table("Workers", &of_workers, vec![worker("ALIVE"), worker("DEAD")], None),
+        table("Workers", &of_workers, workers, None),
         table(
             "Running applications",
             &of_apps,
             vec![
-                app("RUNNING", kill("application", "app-1")),
-                app("WAITING", kill("application", "app-2")),
+                app("app-20261118061502-0001", "RUNNING", kill("application", "app-1")),
+                app("app-20261118061503-0002", "WAITING", kill("application", "app-2")),
             ],
             None,
         ),
@@ -248,11 +260,8 @@ fn grow(served: &Fixed, stop: &AtomicBool) {
     let mut id = 100;
     while !stop.load(Ordering::Relaxed) {
         let info = ExecutorInfo::new(Host::new("late.example.org"), 2);
-        let event = Event::ExecutorAdded {
-            executor: ExecutorId(id),
-            info,
-            at: Tick(START + u64::from(id)),
-        };
+        let event =
+            Event::ExecutorAdded { executor: ExecutorId(id), info, at: Tick(seconds() * 1000) };
         served.applications.lock().unwrap()[0].take(event);
         id += 1;
         std::thread::park_timeout(Duration::from_secs(1));
@@ -334,5 +343,13 @@ fn every_page_works_in_a_real_browser() {
         String::from_utf8_lossy(&output.stderr)
     );
     assert!(output.status.success(), "{said}");
+    let killed = running.killed.lock().unwrap();
+    if std::env::var_os("FIRESTEEL_PAGES_ONLY").is_none() || !killed.is_empty() {
+        let wanted = ["with", "without"].into_iter().flat_map(|script| {
+            ["job 11", "stage 23"]
+                .map(|what| format!("{what}: killed from its page: by a browser {script} script"))
+        });
+        assert_eq!(*killed, wanted.collect::<Vec<_>>());
+    }
     println!("{said}");
 }

@@ -2,6 +2,7 @@
 
 mod access;
 mod browser;
+mod flat;
 mod lists;
 mod made;
 mod open;
@@ -98,6 +99,16 @@ fn added(status: &mut AppStatus, executor: u32, at: u64) {
 fn lost(status: &mut AppStatus, executor: u32, reason: &str, at: u64) {
     let (executor, reason) = (ExecutorId(executor), reason.to_owned());
     status.take(Event::ExecutorRemoved { executor, reason, at: Tick(at) });
+}
+
+#[test]
+fn a_task_that_runs_far_longer_than_others_took_is_told_where_they_differ() {
+    let live = Fixed::new(vec![Made::SMALL.status()], true);
+    let page = words(&get(&live, "/stages/stage/?id=23").text);
+    assert!(page.contains("A task that still runs is already at"), "{page}");
+    assert!(page.contains("× the median.") && page.contains("so far on executor"), "{page}");
+    let over = words(&get(&live, "/stages/stage/?id=21").text);
+    assert!(over.contains("No task is far from the others."), "{over}");
 }
 
 #[test]
@@ -403,6 +414,15 @@ fn a_kill_needs_the_token_of_the_page_and_a_reason() {
     assert_eq!(kill("/jobs/job/kill/", &format!("id=11&reason=+&token={token}")), 400);
     assert_eq!(kill("/jobs/job/kill/", &format!("id=x&reason=why&token={token}")), 400);
     assert_eq!(kill("/jobs/", &format!("id=11&reason=why&token={token}")), 404);
+    for (path, id, status) in [
+        ("jobs/job", 999, 404),
+        ("jobs/job", 0, 409),
+        ("stages/stage", 999, 404),
+        ("stages/stage", 0, 409),
+    ] {
+        let form = format!("id={id}&reason=why&token={token}");
+        assert_eq!(kill(&format!("/{path}/kill/"), &form), status, "{path} {id}");
+    }
     assert!(live.killed.lock().unwrap().is_empty(), "nothing so far");
     assert_eq!(kill("/jobs/job/kill/", &format!("id=11&reason=too+slow&token={token}")), 303);
     assert_eq!(kill("/stages/stage/kill/", &format!("id=23&reason=too+slow&token={token}")), 303);
@@ -849,9 +869,9 @@ fn the_ten_questions_of_the_guide_are_answered_where_it_says() {
             "/",
             &[
                 "Where the time went",
-                "Waiting for map outputs &lt; 1 % 6.84 s",
-                "Scheduling and decoding &lt; 1 % 2.3 s",
-                "Idle cores",
+                "Waiting for map outputs 4 % 6.84 s",
+                "Scheduling and decoding 1 % 2.3 s",
+                "Cores were idle 79 % of the time: 10 min 4 s of 12 min 40 s",
             ],
         ),
         (

@@ -4,7 +4,7 @@ use firesteel_types::{ExecutorId, TaskMetrics, Tick};
 
 use super::words::{count, percent, size, time};
 use super::{Insight, InsightKind};
-use crate::{AppStatus, ExecutorStatus, StageStatus, TaskState};
+use crate::{AppStatus, ExecutorStatus, StageStatus, TaskState, TaskStatus};
 
 /// Less waiting than this is nobody's concern.
 const WORTH_MS: u64 = 1000;
@@ -22,14 +22,33 @@ const TINY_US: u64 = 10_000;
 /// A stage that leaves cores idle for less is left alone.
 const IDLE_MS: u64 = 5000;
 
-/// A task that succeeded.
+/// A task that succeeded, or one that has run for long.
 #[derive(Clone, Copy)]
 struct Task {
     ms: u64,
+    /// Then this is how long so far.
+    is_running: bool,
     /// Bytes, or records where nobody counts bytes.
     input: u64,
     partition: u32,
     executor: ExecutorId,
+}
+
+impl Task {
+    /// `took 4.0 s`, `has run for 4.0 s so far`
+    fn took(self) -> String {
+        match self.is_running {
+            true => format!("has run for {} so far", time(self.ms)),
+            false => format!("took {}", time(self.ms)),
+        }
+    }
+}
+
+/// What half of the tasks that have ended stay below.
+struct Usual {
+    tasks: usize,
+    ms: u64,
+    input: u64,
 }
 
 /// A stage attempt with what all rules need of it.
@@ -39,7 +58,7 @@ struct View<'a> {
     wall_ms: u64,
     /// How many of its tasks could run at once.
     slots: u64,
-    /// The shortest first.
+    /// The shortest first, those that run among the others.
     tasks: Vec<Task>,
 }
 
@@ -83,6 +102,18 @@ fn input(metrics: &TaskMetrics) -> u64 {
     }
 }
 
+/// How long a task took that succeeded, or has run so far if that is worth anything, and whether it still runs.
+fn counted_ms(stage: &StageStatus, task: &TaskStatus, now: Tick) -> Option<(u64, bool)> {
+    match task.state {
+        TaskState::Success => Some((task.duration_ms().unwrap_or(0), false)),
+        TaskState::Running if stage.completed.is_none() => {
+            let ms = now.since_ms(task.info.launched);
+            (ms >= WORTH_MS).then_some((ms, true))
+        }
+        _ => None,
+    }
+}
+
 impl<'a> View<'a> {
     fn of_sums(status: &'a AppStatus, stage: &'a StageStatus, now: Tick) -> Self {
         let begin = stage.first_task.or(stage.info.submitted).unwrap_or(now);
@@ -96,10 +127,12 @@ impl<'a> View<'a> {
         let mut tasks = Vec::new();
         if sums.wall_ms >= WORTH_MS {
             let mut metrics = TaskMetrics::default();
-            for task in stage.every_task().filter(|task| task.state == TaskState::Success) {
+            for task in stage.every_task() {
+                let Some((ms, is_running)) = counted_ms(stage, task, now) else { continue };
                 let is_told = task.read_metrics(&mut metrics);
                 tasks.push(Task {
-                    ms: task.duration_ms().unwrap_or(0),
+                    ms,
+                    is_running,
                     input: if is_told { input(&metrics) } else { 0 },
                     partition: task.info.partition_or_index(),
                     executor: task.info.executor,
@@ -149,31 +182,33 @@ impl<'a> View<'a> {
         lost_ms >= WORTH_MS && lost_ms.saturating_mul(WORTH_PART) >= self.wall_ms
     }
 
-    /// Skew or a straggler: the stage waited for one task.
+    /// Skew or a straggler: the stage waited, or waits, for one task. What tasks usually take, those tell that have ended.
     fn uneven(&self) -> Option<Insight> {
-        if self.tasks.len() < FEWEST_TASKS {
+        let ended: Vec<Task> = self.tasks.iter().filter(|task| !task.is_running).copied().collect();
+        if ended.len() < FEWEST_TASKS {
             return None;
         }
-        let (median, longest) = (self.tasks[self.tasks.len() / 2], *self.tasks.last()?);
+        let (median, longest) = (ended[ended.len() / 2], *self.tasks.last()?);
         let typical = self.even_ms().max(median.ms);
         let waited = self.wall_ms.saturating_sub(typical);
         let lost = waited.min(longest.ms.saturating_sub(median.ms));
         if !self.is_worth(lost) || longest.ms < median.ms.saturating_mul(FAR) {
             return None;
         }
-        let mut inputs: Vec<u64> = self.tasks.iter().map(|task| task.input).collect();
+        let mut inputs: Vec<u64> = ended.iter().map(|task| task.input).collect();
         inputs.sort_unstable();
-        let most = inputs[inputs.len() / 2];
-        let is_skewed = longest.input > 0 && longest.input >= most.max(1).saturating_mul(FAR);
+        let usual = Usual { tasks: ended.len(), ms: median.ms, input: inputs[inputs.len() / 2] };
+        let is_skewed =
+            longest.input > 0 && longest.input >= usual.input.max(1).saturating_mul(FAR);
         let mut insight = match is_skewed {
-            true => self.skew(longest, most, median.ms),
-            false => self.straggler(longest, median.ms),
+            true => self.skew(longest, &usual),
+            false => self.straggler(longest, &usual),
         };
         insight.lost_ms = Some(lost);
         Some(insight)
     }
 
-    fn skew(&self, longest: Task, most: u64, median_ms: u64) -> Insight {
+    fn skew(&self, longest: Task, usual: &Usual) -> Insight {
         let metrics = &self.stage.metrics;
         let reads_shuffle = metrics.shuffle_read_records > 0 || metrics.shuffle_read_bytes() > 0;
         let counts_bytes = metrics.input_bytes > 0 || metrics.shuffle_read_bytes() > 0;
@@ -182,13 +217,14 @@ impl<'a> View<'a> {
             false => count(input, "record"),
         };
         let figure = format!(
-            "partition {} read {} and took {}, where half of {} read {} or less and took {} or less",
+            "partition {} {} {} and {}, where half of {} read {} or less and took {} or less",
             longest.partition,
+            if longest.is_running { "has read" } else { "read" },
             amount(longest.input),
-            time(longest.ms),
-            count(self.tasks.len() as u64, "task"),
-            amount(most),
-            time(median_ms),
+            longest.took(),
+            count(usual.tasks as u64, "task"),
+            amount(usual.input),
+            time(usual.ms),
         );
         let advice = match reads_shuffle {
             true => {
@@ -203,14 +239,16 @@ impl<'a> View<'a> {
         Insight { place, ..self.insight(InsightKind::Skew, figure, advice) }
     }
 
-    fn straggler(&self, longest: Task, median_ms: u64) -> Insight {
+    fn straggler(&self, longest: Task, usual: &Usual) -> Insight {
         let executor = self.status.executor_name(longest.executor);
         let figure = format!(
-            "the task of partition {} took {} on executor {executor}, where half of {} took {} or less, with as much data",
+            "the task of partition {} {} on executor {executor}, where half of {} took {} or less{}",
             longest.partition,
-            time(longest.ms),
-            count(self.tasks.len() as u64, "task"),
-            time(median_ms),
+            longest.took(),
+            count(usual.tasks as u64, "task"),
+            time(usual.ms),
+            // What one that runs has read by now is not told before its first heartbeat.
+            if longest.is_running { "" } else { ", with as much data" },
         );
         let advice = "set spark.speculation=true, which runs copies of slow tasks elsewhere, and look at what else that \
                       machine does";

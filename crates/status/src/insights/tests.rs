@@ -199,6 +199,64 @@ fn a_slow_task_with_as_much_data_is_a_straggler_and_names_its_executor() {
     assert!(straggler.to_string().starts_with("straggler in stage 0.0 (collect at main.rs:0): "));
 }
 
+/// A stage of which so many tasks ended, each after the one before on its slot, and one runs since the stage began; until `now`.
+fn one_runs(ended: u64, slots: u64, read: u64, lasts_ms: u64) -> Run {
+    let mut run = Run::new(1, slots as u32);
+    let (begin, info) = (run.now, StageInfo { tasks: ended as u32 + 1, ..stage(0) });
+    let (at, properties) = (Tick(begin), Arc::default());
+    run.tell(Event::StageSubmitted { stage: info.clone(), properties, at });
+    run.next_task += 1;
+    let task = TaskInfo {
+        task: TaskId(run.next_task),
+        stage: info.stage,
+        partition: ended as u32,
+        index: ended as u32,
+        attempt: 0,
+        executor: ExecutorId(1),
+        host: Host::new("h"),
+        speculative: false,
+        locality: Locality::Any,
+        launched: Tick(begin),
+    };
+    run.tell(Event::TaskStart { task: task.clone(), at });
+    let others = slots - 1;
+    (0..ended).for_each(|n| {
+        run.task(info.stage, n as u32, &Does { after_ms: n / others * 80, ..takes(80, 1 << 20) })
+    });
+    run.now = begin + lasts_ms;
+    let metrics = TaskMetrics { shuffle_local_bytes: read, ..TaskMetrics::default() };
+    run.tell(Event::ExecutorMetricsUpdate {
+        executor: ExecutorId(1),
+        metrics: Default::default(),
+        stages: Vec::new(),
+        tasks: vec![firesteel_types::RunningTask { task: task.task, stage: info.stage, metrics }],
+        at: Some(Tick(run.now)),
+    });
+    run
+}
+
+#[test]
+fn a_task_that_still_runs_long_after_the_others_is_told_while_it_runs() {
+    let straggler = one_runs(199, 4, 1 << 20, 3_600_000).only(InsightKind::Straggler);
+    assert!(
+        straggler.figure.contains("partition 199 has run for 60 min 0 s so far"),
+        "{straggler}"
+    );
+    assert!(straggler.figure.contains("half of 199 tasks took 80 ms or less"), "{straggler}");
+    let skew = one_runs(199, 4, 1 << 30, 3_600_000).only(InsightKind::Skew);
+    assert!(skew.figure.contains("partition 199 has read 1.0 GiB and has run for"), "{skew}");
+}
+
+#[test]
+fn tasks_that_run_as_long_as_others_or_beside_busy_slots_are_no_stragglers() {
+    // The others kept their slots busy all the while: nobody waited.
+    assert_eq!(one_runs(2000, 4, 1 << 20, 54_000).insights(), []);
+    // It began just now.
+    assert_eq!(one_runs(199, 4, 1 << 20, 5500).insights(), []);
+    // Too few have ended to tell.
+    assert_eq!(one_runs(3, 4, 1 << 20, 60_000).insights(), []);
+}
+
 #[test]
 fn spills_are_told_when_they_are_large() {
     for (disk, told) in [(1 << 20, 0), (500 << 20, 1)] {

@@ -87,10 +87,12 @@ impl Asked<'_> {
     }
 }
 
-fn status(view: &MasterView) -> String {
+/// How the master stands, and which one leads if it does not.
+fn status(html: Html, view: &MasterView) -> Html {
+    let html = html.line(&format!("Status: {}", view.status.name()));
     match &view.leader {
-        Some(leader) => format!("Status: {}, {leader} leads", view.status.name()),
-        None => format!("Status: {}", view.status.name()),
+        Some(leader) => html.line(&format!("Leader: {leader}")),
+        None => html,
     }
 }
 
@@ -102,9 +104,7 @@ pub(super) fn master(asked: &Asked<'_>) -> String {
         |of: fn(&WorkerView) -> u64| alive.iter().fold(0u64, |sum, it| sum.saturating_add(of(it)));
     let (cores, cores_used) = (sum(|it| it.worker.cores.into()), sum(|it| it.cores_used.into()));
     let (memory, memory_used) = (sum(|it| it.worker.memory_mb), sum(|it| it.memory_used_mb));
-    let html = asked
-        .html(&format!("Firesteel master at {}", view.url))
-        .line(&status(view))
+    let html = status(asked.html(&format!("Firesteel master at {}", view.url)), view)
         .line(&format!("Workers: {} alive", alive.len()))
         .line(&format!("Cores: {cores_used} of {cores} used"))
         .line(&format!("Memory: {memory_used} of {memory} MB used"));
@@ -377,4 +377,30 @@ fn executor(asked: &Asked<'_>, app: &ApplicationView, view: &ExecutorView) -> Ve
         Cell::text(view.state.name()),
         Cell { links, ..Cell::default() },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use firesteel_standalone_core::master::RecoveryState;
+
+    use super::*;
+
+    #[test]
+    fn a_standby_says_so_and_names_its_leader_each_by_itself() {
+        let view = MasterView {
+            url: "spark://a:7077".to_owned(),
+            status: RecoveryState::Standby,
+            leader: Some("spark://b:7077".to_owned()),
+            workers: Vec::new(),
+            active_apps: Vec::new(),
+            completed_apps: Vec::new(),
+            active_drivers: Vec::new(),
+            completed_drivers: Vec::new(),
+        };
+        let page = status(Html::new("a master"), &view).finish();
+        assert!(page.contains("<p>Status: STANDBY</p>"), "{page}");
+        assert!(page.contains("<p>Leader: spark://b:7077</p>"), "{page}");
+        let alone = status(Html::new("a master"), &MasterView { leader: None, ..view }).finish();
+        assert!(!alone.contains("Leader"), "{alone}");
+    }
 }
