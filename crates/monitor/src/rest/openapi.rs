@@ -38,7 +38,7 @@ const RESOURCES: [Resource; 20] = [
     ("/executors", "executors that live", &[]),
     ("/executors/{executorId}/threads", "what the threads of an executor do", &[]),
     ("/allexecutors", "all executors", &[]),
-    ("/allmiscellaneousprocess", "always empty", &[]),
+    ("/allmiscellaneousprocess", "processes that are neither its driver nor executors", &[]),
     ("/storage/rdd", "RDDs that are cached", &[]),
     ("/storage/rdd/{rddId}", "one of them, with its partitions", &[]),
     ("/environment", "settings, without secrets", &[]),

@@ -13,11 +13,11 @@ use firesteel_types::{
 };
 use serde::Serialize;
 
-use super::NO_PORT;
 use super::decode::{ACCUMULATED, JVM_NAMES, LOST, MISSING, OWN_VERSION, RESUBMITTED};
 use super::failure;
 use super::metrics::{Cost, Peaks};
 use super::model::{self, Line};
+use super::port_of;
 use super::text::{Int, Pairs, Str};
 
 /// What goes into a log besides what always does.
@@ -505,11 +505,6 @@ fn manager_of(id: &BlockManagerId) -> model::ManagerId<'_> {
         host: Str::new(&id.host.0),
         port: port_of(id.port),
     }
-}
-
-/// Spark's readers take no log with a block manager at port 0.
-pub(super) fn port_of(port: u16) -> Int {
-    Int(port.max(NO_PORT).into())
 }
 
 fn accumulated(of: &Accumulable, with_update: bool) -> model::Accumulated<'_> {

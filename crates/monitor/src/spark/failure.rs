@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use firesteel_types::TaskFailure;
 
-use super::encode::port_of;
 use super::model::{Frame, ManagerId, Reason};
+use super::port_of;
 use super::text::{Int, Str};
 
 /// How a task ended, as a log tells it.

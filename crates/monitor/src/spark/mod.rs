@@ -27,3 +27,8 @@ pub(crate) use failure::message;
 
 /// Stands for the port of a block manager that nobody reaches: Spark's reader ends at one with port 0.
 pub(crate) const NO_PORT: u16 = 1;
+
+/// A port as a log has it.
+fn port_of(port: u16) -> text::Int {
+    text::Int(port.max(NO_PORT).into())
+}
