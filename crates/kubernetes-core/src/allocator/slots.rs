@@ -51,6 +51,7 @@ pub(super) struct Slot {
     node: Option<Host>,
     stage: Stage,
     since: Tick,
+    wanted: Tick,
     registered: Option<Tick>,
     /// So many requests were made, the last one at that moment.
     attempts: u32,
@@ -79,6 +80,7 @@ impl Slot {
             node: None,
             stage: Stage::Requested { in_flight: false },
             since: now,
+            wanted: now,
             registered: None,
             attempts: 0,
             asked: now,
@@ -114,6 +116,11 @@ impl Slot {
 
     pub(super) fn since(&self) -> Tick {
         self.since
+    }
+
+    /// When it was first asked for.
+    pub(super) fn wanted(&self) -> Tick {
+        self.wanted
     }
 
     pub(super) fn registered(&self) -> Option<Tick> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use firesteel_backend::provider::{Capacity, ProviderEvent};
+use firesteel_types::date::civil;
 use firesteel_types::{ExecutorId, Tick};
 
 use super::core::{Allocator, Turn};
@@ -16,7 +17,7 @@ use crate::pod::{Obstacle, log_lines};
 pub struct Missing {
     /// If it was asked for.
     pub executor: Option<ExecutorId>,
-    /// Since when that is so, if it was asked for.
+    /// When it was first asked for, if it was.
     pub since: Option<Tick>,
     pub why: Why,
 }
@@ -121,7 +122,7 @@ impl Allocator {
             self.slots.iter().filter(|(_, slot)| !slot.is_leaving() && slot.registered().is_none());
         let coming = coming.map(|(executor, slot)| Missing {
             executor: Some(executor),
-            since: Some(slot.since()),
+            since: Some(slot.wanted()),
             why: self.why(slot, now),
         });
         let others = || Missing { executor: None, since: None, why: self.why_not_asked(now) };
@@ -167,16 +168,22 @@ impl Allocator {
         if missing.is_empty() {
             return None;
         }
-        let mut reasons: BTreeMap<Why, usize> = BTreeMap::new();
-        missing.iter().for_each(|missing| *reasons.entry(missing.why.clone()).or_default() += 1);
+        let mut reasons: BTreeMap<&Why, Vec<&Missing>> = BTreeMap::new();
+        missing.iter().for_each(|missing| reasons.entry(&missing.why).or_default().push(missing));
         let reasons: Vec<String> =
-            reasons.iter().map(|(why, count)| format!("{count}: {why}")).collect();
+            reasons.iter().map(|(why, those)| format!("{}: {why}", which(those))).collect();
         let loss = self.told_ref().loss.as_ref().map_or_else(String::new, |loss| {
             let reason = with_words(&loss.cause, loss.words.as_deref());
             format!("; the last one that was lost was executor {}: {reason}", loss.executor)
         });
         let (short, target) = (missing.len(), self.target());
         Some(format!("{short} of {target} executors are missing ({}){loss}", reasons.join("; ")))
+    }
+
+    /// Since when the one is missing that has been asked for the longest; without any, since when there are fewer than wanted.
+    pub fn missing_since(&self, now: Tick) -> Option<Tick> {
+        let asked = self.missing(now).into_iter().filter_map(|missing| missing.since).min();
+        asked.or(self.told_ref().missing_since)
     }
 
     /// Tells the user when executors have been missing for a while, and when they are not any more.
@@ -202,6 +209,33 @@ impl Allocator {
             turn.report(ProviderEvent::Capacity(Capacity { shortage }));
         }
     }
+}
+
+/// So many executors are named that are missing for one reason.
+const NAMED: usize = 10;
+
+/// How many are missing for a reason, which of them were asked for, and since when.
+fn which(those: &[&Missing]) -> String {
+    let asked: Vec<String> =
+        those.iter().filter_map(|missing| Some(missing.executor?.to_string())).collect();
+    let Some(since) = those.iter().filter_map(|missing| missing.since).min() else {
+        return those.len().to_string();
+    };
+    let names = match &asked[..] {
+        [only] => format!("executor {only}"),
+        all if all.len() <= NAMED => format!("executors {}", all.join(", ")),
+        all => format!("executors {} and {} more", all[..NAMED].join(", "), all.len() - NAMED),
+    };
+    format!("{}, {names}, pending since {}", those.len(), moment(since))
+}
+
+/// Ticks are milliseconds since 1970.
+fn moment(at: Tick) -> String {
+    let seconds = at.0 / 1000;
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(i64::try_from(days).unwrap_or(i64::MAX));
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
 /// Why an executor is over, with what it said last.

@@ -23,6 +23,10 @@ use crate::{Error, labels};
 /// Volumes of this name are for temporary files.
 const LOCAL_DIR: &str = "spark-local-dir-";
 
+/// Names of volumes are labels of DNS; so much of a secret's name is in one that cannot have all of it.
+const LONGEST_NAME: usize = 63;
+const LONGEST_START: usize = 40;
+
 /// The name of a claim that is made.
 const ON_DEMAND: &str = "OnDemand";
 
@@ -44,9 +48,12 @@ pub(super) fn add(
     container: &mut Container,
 ) -> Result<(), Error> {
     let mut volumes: Vec<(Volume, VolumeMount)> = Vec::new();
-    for (secret, path) in named(conf, &role.key("secrets.")) {
+    let prefix = role.key("secrets.");
+    let secrets: Vec<(&str, &str)> = named(conf, &prefix).collect();
+    let all: Vec<&str> = secrets.iter().map(|(secret, _)| *secret).collect();
+    for (secret, path) in secrets {
         let source = SecretVolumeSource { secret_name: Some(secret.to_owned()), ..<_>::default() };
-        let name = format!("{secret}-volume");
+        let name = secret_volume(secret, &all);
         let volume = Volume { name: name.clone(), secret: Some(source), ..Volume::default() };
         volumes.push((volume, mount(name, path.to_owned())));
     }
@@ -66,6 +73,22 @@ pub(super) fn add(
         container.volume_mounts.get_or_insert_default().push(mount);
     }
     Ok(())
+}
+
+/// The name of a secret's volume. Secrets have longer names than volumes may have, and names with dots.
+fn secret_volume(secret: &str, all: &[&str]) -> String {
+    let plain = |secret: &str| format!("{secret}-volume");
+    let fits = |name: &str| name.len() <= LONGEST_NAME && !name.contains('.');
+    if fits(&plain(secret)) {
+        return plain(secret);
+    }
+    let mut others = all.iter().filter(|other| !fits(&plain(other)));
+    let at = others.position(|other| *other == secret).unwrap_or_default();
+    let start = secret[..secret.floor_char_boundary(LONGEST_START)].replace('.', "-");
+    // One more of them at each try: some number is not part of another secret's name.
+    let names = (0..).map(|round| plain(&format!("{start}-{}", at + round * (all.len() + 1))));
+    let taken = |name: &String| all.iter().any(|other| plain(other) == *name);
+    { names }.find(|name| !taken(name)).unwrap_or_default()
 }
 
 fn mount(name: String, mount_path: String) -> VolumeMount {
@@ -271,6 +294,39 @@ mod tests {
         assert_eq!(spec.volumes.unwrap().len(), 3);
         let (_, container) = added(&[]).unwrap();
         assert_eq!(local_dirs(&container), "/var/data/spark-local-dir-1");
+    }
+
+    #[test]
+    fn volumes_of_secrets_have_names_of_their_own_that_kubernetes_takes() {
+        let (long, other) = ("k".repeat(80), format!("{}.2", "k".repeat(80)));
+        let secrets = [
+            "api.example.org",
+            "api-example-org",
+            "api.example-org",
+            "api-example-org-0",
+            &long,
+            &other,
+        ];
+        let settings: Vec<(String, String)> =
+            secrets.iter().map(|one| (format!("secrets.{one}"), format!("/etc/{one}"))).collect();
+        let settings: Vec<_> = settings.iter().map(|(key, path)| (&key[..], &path[..])).collect();
+        let (spec, container) = added(&settings).unwrap();
+        let mounts = container.volume_mounts.unwrap();
+        let mut names = std::collections::BTreeSet::new();
+        for volume in spec.volumes.unwrap().iter().filter(|one| one.secret.is_some()) {
+            let secret = volume.secret.as_ref().unwrap().secret_name.as_deref().unwrap();
+            let mount = mounts.iter().find(|mount| mount.name == volume.name).unwrap();
+            assert_eq!(mount.mount_path, format!("/etc/{secret}"));
+            let is_label = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+            assert!(
+                volume.name.bytes().all(is_label) && volume.name.len() <= 63,
+                "{}",
+                volume.name
+            );
+            names.insert(volume.name.clone());
+        }
+        assert_eq!(names.len(), secrets.len(), "{names:?}");
+        assert!(names.contains("api-example-org-volume"), "as Spark has it: {names:?}");
     }
 
     #[test]

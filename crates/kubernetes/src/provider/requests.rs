@@ -456,4 +456,47 @@ mod tests {
         let refused = requests.create(&request()).await.unwrap_err();
         assert!(matches!(refused, ApiError::Invalid(words) if words.contains(CLAIM)));
     }
+
+    /// Where `./test k8s` can make no cluster. No node has to take the pod.
+    #[tokio::test(flavor = "current_thread")]
+    #[ignore = "needs a cluster; part of ./test k8s where KUBECONFIG names one and none can be made"]
+    async fn a_pod_comes_and_goes_at_the_api_server_of_the_cluster_that_kubeconfig_names() {
+        let found = kube::Config::from_kubeconfig(&<_>::default()).await.unwrap();
+        let namespace = found.default_namespace.clone();
+        let app = format!("firesteel-test-{}", crate::unique());
+        let mut conf = Conf::new();
+        conf.set("spark.kubernetes.container.image", "localhost/none:1");
+        conf.set("spark.kubernetes.node.selector.firesteel-test", "nowhere");
+        let (name, user) = ("test".to_owned(), "me".to_owned());
+        let application = ApplicationSpec { name, user, conf, command: Command::default() };
+        let pods = ExecutorPods::new(&application, &app, None).unwrap();
+        let client = crate::connect::client_of(found).unwrap();
+        let requests = Requests::new(client, &namespace, &app, Duration::from_secs(30));
+        let requests = requests.for_pods(pods);
+        let request = PodRequest {
+            name: PodName::new(&format!("{app}-exec-1")),
+            mounts: vec![],
+            ..request()
+        };
+        let before = requests.list().await.unwrap();
+        let watched = requests.watch(before.version).await.unwrap();
+        let mut watched = std::pin::pin!(watched);
+        let created = requests.create(&request).await.unwrap();
+        // What was made is removed again, whatever else is wrong.
+        let again = requests.create(&request).await;
+        let listed = requests.list().await;
+        let uid = created.pod.uid.clone();
+        requests.delete(&request.name, &uid, 0).await.unwrap();
+        let mut seen = Vec::new();
+        while !matches!(seen.last(), Some(Change::Deleted(_))) {
+            let next = tokio::time::timeout(Duration::from_secs(60), watched.next()).await;
+            seen.push(next.expect("the watch says nothing").expect("it ends").unwrap());
+        }
+        assert!(before.pods.is_empty() && !created.existed);
+        assert!(again.is_ok_and(|again| again.existed && again.pod.uid == uid));
+        let listed = listed.unwrap().pods;
+        assert_eq!(listed.iter().map(|pod| &pod.uid).collect::<Vec<_>>(), [&uid]);
+        let first = matches!(&seen[0], Change::Applied(pod) if pod.uid == uid && pod.executor == Some(ExecutorId(1)));
+        assert!(first, "{seen:?}");
+    }
 }

@@ -20,13 +20,14 @@ use tokio::task::AbortHandle;
 
 use super::credentials::Credentials;
 use super::requests::Requests;
+use super::telling::Shortage;
 use crate::connect::Connection;
 
 /// So many answers and changes may wait for the allocator; then watches and requests wait.
 const WAITING: usize = 1024;
 
 /// Where a driver says why executors are missing: told with each change.
-type Shortage = tokio::sync::watch::Sender<Option<String>>;
+type Tells = tokio::sync::watch::Sender<Option<Shortage>>;
 
 pub(super) struct Shell {
     core: Allocator,
@@ -39,7 +40,7 @@ pub(super) struct Shell {
     heard: Option<Receiver<AllocatorEvent>>,
     watch: Option<AbortHandle>,
     timer: Timer,
-    shortage: Option<Shortage>,
+    tells: Option<Tells>,
     /// Whether pods may be left if the application is over now.
     may_leave: Arc<AtomicBool>,
     over: bool,
@@ -64,7 +65,7 @@ impl Shell {
             heard: Some(heard),
             watch: None,
             timer: Timer::default(),
-            shortage: None,
+            tells: None,
             may_leave: Arc::new(AtomicBool::new(true)),
             over: false,
         }
@@ -76,8 +77,8 @@ impl Shell {
     }
 
     /// Tells this as well whenever it changes why executors are missing.
-    pub(super) fn telling(mut self, shortage: Shortage) -> Self {
-        self.shortage = Some(shortage);
+    pub(super) fn telling(mut self, tells: Tells) -> Self {
+        self.tells = Some(tells);
         self
     }
 
@@ -253,8 +254,11 @@ impl Shell {
                 tracing::info!(%executor, %reason, "an executor pod is over");
             }
             ProviderEvent::Capacity(capacity) => {
-                if let Some(shortage) = &self.shortage {
-                    shortage.send_replace(capacity.shortage.clone());
+                if let Some(tells) = &self.tells {
+                    let now = self.clock.now();
+                    let since = self.core.missing_since(now).unwrap_or(now);
+                    let shortage = capacity.shortage.clone();
+                    tells.send_replace(shortage.map(|words| Shortage { words, since }));
                 }
             }
             _ => {}

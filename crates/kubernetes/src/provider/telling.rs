@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use firesteel_kubernetes_core::api::ApiError;
+use firesteel_types::Tick;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::watch::Receiver;
 
@@ -13,18 +15,25 @@ use crate::pod::Owner;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// Why executors are missing, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shortage {
+    pub(super) words: String,
+    pub(super) since: Tick,
+}
+
 /// Says it with each change, until nobody can change it any more. What could not be said is said later, if it still holds.
 pub(super) async fn tell_driver_pod(
     requests: Requests,
     pod: Owner,
-    mut shortage: Receiver<Option<String>>,
+    mut shortage: Receiver<Option<Shortage>>,
 ) {
     let mut told = None;
     while shortage.changed().await.is_ok() {
         let mut pause = FIRST_PAUSE;
         loop {
-            let words = shortage.borrow_and_update().clone();
-            if tell(&requests, &pod, words, &mut told).await {
+            let now = shortage.borrow_and_update().clone();
+            if tell(&requests, &pod, now, &mut told).await {
                 break;
             }
             tokio::select! {
@@ -42,9 +51,11 @@ pub(super) async fn tell_driver_pod(
 async fn tell(
     requests: &Requests,
     pod: &Owner,
-    words: Option<String>,
+    shortage: Option<Shortage>,
     told: &mut Option<String>,
 ) -> bool {
+    let since = shortage.as_ref().map_or_else(Timestamp::now, |shortage| moment(shortage.since));
+    let words = shortage.map(|shortage| shortage.words);
     let (status, kind, reason) = match &words {
         None => ("True", "Normal", "AllExecutors"),
         Some(_) => ("False", "Warning", "ExecutorsMissing"),
@@ -54,6 +65,7 @@ async fn tell(
         "status": status,
         "reason": reason,
         "message": words.as_deref().unwrap_or_default(),
+        "lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
     });
     if let Err(error) = requests.set_condition(&pod.name, &condition).await {
         tracing::debug!(%error, "the driver's pod could not be told why executors are missing");
@@ -69,6 +81,12 @@ async fn tell(
         *told = words;
     }
     true
+}
+
+/// Ticks are milliseconds since 1970.
+fn moment(at: Tick) -> Timestamp {
+    let milliseconds = i64::try_from(at.0).ok();
+    milliseconds.and_then(|at| Timestamp::from_millisecond(at).ok()).unwrap_or_default()
 }
 
 /// A driver can do without the right to say it.
@@ -106,9 +124,12 @@ mod tests {
         let requests = Requests::new(old.client.clone(), "jobs", "spark-1", limit);
         let (sender, changes) = tokio::sync::watch::channel(None);
         tokio::spawn(tell_driver_pod(requests.clone(), Owner::new("d", "u"), changes));
-        sender.send_replace(Some("no room".to_owned()));
+        let short = |words: &str| {
+            Some(Shortage { words: words.to_owned(), since: Tick(1_700_000_000_999) })
+        };
+        sender.send_replace(short("no room"));
         until("a refusal", || !old.asked().is_empty()).await;
-        sender.send_replace(Some("no node".to_owned()));
+        sender.send_replace(short("no node"));
         requests.use_client(new.client.clone());
         until("an event", || new.lines().iter().any(|line| line.contains("/events"))).await;
         let asked = new.asked();
@@ -119,6 +140,7 @@ mod tests {
             (&condition["status"], &condition["message"]),
             (&json!("False"), &json!("no node"))
         );
+        assert_eq!(condition["lastTransitionTime"], "2023-11-14T22:13:20Z");
         assert_eq!(asked.len(), 3, "the first one failed");
         sender.send_replace(None);
         until("all is well", || new.asked().len() == 5).await;

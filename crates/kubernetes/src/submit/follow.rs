@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use firesteel_kubernetes_core::api::ApiError;
 use firesteel_kubernetes_core::pod::last_lines;
-use k8s_openapi::api::core::v1::{ContainerState, Event, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Event, Pod};
 use kube::Api;
 use kube::api::ListParams;
 
@@ -29,33 +29,37 @@ pub(super) async fn to_the_end(
 ) -> Result<Outcome, Error> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let id = cluster.id(&driver.name);
-    let (mut last, mut failing) = (String::new(), None::<Instant>);
+    let (mut last, mut failing) = (None::<Look>, None::<Instant>);
     let mut waited = Waited::default();
     loop {
         let mut pause = interval.max(LEAST_INTERVAL);
         match within(cluster.limit, pods.get(&driver.name)).await {
             Ok(pod) if pod.metadata.uid.as_deref() != Some(&driver.uid) => {
-                return Ok(gone(&id, tell));
+                return Ok(gone(&id, last, tell));
             }
             Ok(pod) => {
                 failing = None;
                 let look = look(&pod, &driver.container);
-                let line = format!("{id} {}", look.words);
-                if line != last {
-                    tell(&line);
-                    last = line;
+                if last.as_ref().is_none_or(|last| last.words != look.words) {
+                    tell(&format!("{id} {}", look.words));
                 }
                 if let Some(outcome) = look.outcome {
                     return Ok(outcome);
                 }
+                if look.ends {
+                    // Its exit code is there for a moment only.
+                    pause = LEAST_INTERVAL;
+                }
+                let words = look.words.clone();
+                last = Some(look);
                 let waits = Waits::of(&pod, &driver.container);
                 if let Some(after) = waited.too_long(waits, patience)
-                    && let Some(error) = give_up(cluster, &pod, &id, after, look.words).await
+                    && let Some(error) = give_up(cluster, &pod, &id, after, words).await
                 {
                     return Err(error);
                 }
             }
-            Err(ApiError::NotFound) => return Ok(gone(&id, tell)),
+            Err(ApiError::NotFound) => return Ok(gone(&id, last, tell)),
             Err(error @ (ApiError::Forbidden(_) | ApiError::NoNamespace(_))) => {
                 return Err(not_shown(cluster, driver, error));
             }
@@ -119,9 +123,12 @@ async fn last_warning(cluster: &Cluster, pod: &Pod) -> Option<String> {
     last.and_then(|event| event.message).filter(|message| !message.is_empty())
 }
 
-fn gone(id: &str, tell: &mut dyn FnMut(&str)) -> Outcome {
-    tell(&format!("{id} was deleted before it ended"));
-    Outcome { exit_code: None, succeeded: false, is_over: true }
+/// It is not there any more: what was seen of it last says more than that.
+fn gone(id: &str, last: Option<Look>, tell: &mut dyn FnMut(&str)) -> Outcome {
+    let (exit_code, why) = last.map_or((None, Vec::new()), |last| (last.exit_code, last.why));
+    let words = described("was deleted before it ended", exit_code, &why);
+    tell(&format!("{id} {words}"));
+    Outcome { exit_code, succeeded: false, is_over: true }
 }
 
 /// A driver as its pod shows it.
@@ -129,12 +136,26 @@ pub(super) struct Look {
     pub(super) words: String,
     /// Once it is over.
     pub(super) outcome: Option<Outcome>,
+    /// Of its own container.
+    exit_code: Option<i32>,
+    why: Vec<String>,
+    /// Whether somebody told it to end.
+    ends: bool,
+}
+
+fn described(state: &str, exit_code: Option<i32>, why: &[String]) -> String {
+    let code = exit_code.map_or_else(String::new, |code| format!(", exit code {code}"));
+    let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
+    format!("{state}{code}{why}")
 }
 
 pub(super) fn look(pod: &Pod, container: &str) -> Look {
     let status = pod.status.clone().unwrap_or_default();
     let phase = status.phase.clone().unwrap_or_else(|| "Pending".to_owned());
     let all = status.container_statuses.unwrap_or_default();
+    let runs =
+        |one: &ContainerStatus| one.state.as_ref().is_some_and(|state| state.running.is_some());
+    let others_run = all.iter().any(|one| one.name != container && runs(one));
     let own = all.into_iter().find(|one| one.name == container);
     let state = own.and_then(|one| one.state).unwrap_or_default();
     let exit_code = state.terminated.as_ref().map(|ended| ended.exit_code);
@@ -162,15 +183,21 @@ pub(super) fn look(pod: &Pod, container: &str) -> Look {
             None => reason,
         }),
     ];
-    let why: Vec<String> = why.into_iter().flatten().collect();
-    let phase =
-        if pod.metadata.deletion_timestamp.is_some() { format!("{phase}, ending") } else { phase };
-    let code = exit_code.map_or_else(String::new, |code| format!(", exit code {code}"));
-    let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
-    let is_over = phase.starts_with("Succeeded") || phase.starts_with("Failed");
-    let succeeded = phase.starts_with("Succeeded");
+    let mut why: Vec<String> = why.into_iter().flatten().collect();
+    let ends = pod.metadata.deletion_timestamp.is_some();
+    let once =
+        pod.spec.as_ref().is_some_and(|spec| spec.restart_policy.as_deref() == Some("Never"));
+    let mut phase = phase;
+    if let (Some(code), "Running", true) = (exit_code, phase.as_str(), once) {
+        // One that ends because it is told to has not succeeded, whatever its code is.
+        phase = if code == 0 && !ends { "Succeeded" } else { "Failed" }.to_owned();
+        why.extend(others_run.then(|| "other containers of its pod run on".to_owned()));
+    }
+    let (succeeded, failed) = (phase == "Succeeded", phase == "Failed");
+    let is_over = succeeded || failed;
     let outcome = is_over.then_some(Outcome { exit_code, succeeded, is_over });
-    Look { words: format!("{phase}{code}{why}"), outcome }
+    let state = if ends { format!("{phase}, ending") } else { phase };
+    Look { words: described(&state, exit_code, &why), outcome, exit_code, why, ends }
 }
 
 /// What a container that runs before the driver does, or how it failed.
@@ -342,6 +369,68 @@ mod tests {
         ] {
             assert_eq!(with(phase, state), words);
         }
+    }
+
+    #[test]
+    fn a_driver_is_over_when_its_own_container_is_and_not_when_a_sidecar_is() {
+        let beside = |own: Value, policy: &str| {
+            let mut containers = container(own);
+            containers.as_array_mut().unwrap().push(json!({"name": "beside", "image": "",
+                "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}}));
+            let pod = json!({"metadata": {"name": "d", "uid": "u"},
+                "spec": {"containers": [], "restartPolicy": policy},
+                "status": {"phase": "Running", "containerStatuses": containers}});
+            look(&serde_json::from_value(pod).unwrap(), "c")
+        };
+        let ended = |code: i32| json!({"terminated": {"exitCode": code, "reason": "Error"}});
+        let failed = beside(ended(3), "Never");
+        assert_eq!(failed.words, "Failed, exit code 3 (other containers of its pod run on)");
+        let wanted = Outcome { exit_code: Some(3), succeeded: false, is_over: true };
+        assert_eq!(failed.outcome, Some(wanted));
+        assert!(beside(ended(0), "Never").outcome.is_some_and(|outcome| outcome.succeeded));
+        assert_eq!(beside(json!({"running": {}}), "Never").outcome, None);
+        assert_eq!(beside(ended(3), "OnFailure").outcome, None, "it is started again");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_was_seen_last_of_a_driver_that_is_evicted_is_told_when_its_pod_is_gone() {
+        let mut looks = 0;
+        let server = ApiServer::start(move |_| {
+            looks += 1;
+            let state = match looks {
+                1 => json!({"running": {}}),
+                2 => json!({"terminated": {"exitCode": 143, "reason": "Error"}}),
+                _ => return refuses(404, "pods \"d\" not found"),
+            };
+            let mut pod = json!({"metadata": {"name": "d", "uid": "u"},
+                "status": {"phase": "Running", "containerStatuses": container(state)}});
+            if looks == 2 {
+                pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+                pod["status"]["conditions"] = json!([{"type": "DisruptionTarget", "status": "True",
+                    "reason": "EvictionByEvictionAPI", "message": "evicting"}]);
+            }
+            Some((200, pod))
+        })
+        .await;
+        let cluster = Cluster {
+            client: server.client.clone(),
+            namespace: "jobs".to_owned(),
+            url: server.url.clone(),
+            limit: Duration::from_secs(5),
+        };
+        let driver =
+            Driver { name: "d".to_owned(), uid: "u".to_owned(), container: "c".to_owned() };
+        let patience = Patience::of(&Conf::new()).unwrap();
+        let (mut told, begun) = (Vec::new(), Instant::now());
+        let mut tell = |words: &str| told.push(words.to_owned());
+        let interval = Duration::from_secs(1);
+        let outcome = to_the_end(&cluster, &driver, interval, &patience, &mut tell).await.unwrap();
+        assert_eq!(outcome, Outcome { exit_code: Some(143), succeeded: false, is_over: true });
+        assert_eq!(
+            told.last().unwrap(),
+            "jobs:d was deleted before it ended, exit code 143 (EvictionByEvictionAPI: evicting)"
+        );
+        assert!(begun.elapsed() < 2 * interval, "it is looked at more often while it ends");
     }
 
     #[test]

@@ -145,9 +145,17 @@ fn every_missing_executor_has_its_own_reason_and_all_of_them_one_sentence() {
         ]
     );
     let sentence = scene.allocator.shortage(scene.now).unwrap_or_default();
-    for words in ["6 of 7 executors", "no such image", "no room", "2: its pod will be asked for"] {
+    for words in [
+        "6 of 7 executors are missing (2: its pod will be asked for in the next round; ",
+        "1, executor 4, pending since 1970-01-01 00:16:40 UTC: no node can take its pod: no room; ",
+        "1, executor 3, pending since 1970-01-01 00:16:40 UTC: its container cannot start: ImagePullBackOff: no such image",
+    ] {
         assert!(sentence.contains(words), "{sentence}");
     }
+    let since = scene.allocator.missing_since(scene.now);
+    scene.wait(5000);
+    assert_eq!(scene.allocator.missing_since(scene.now), since, "it is the oldest one's");
+    assert_eq!(since, Some(Tick(1_000_000)));
 }
 
 #[test]
