@@ -54,6 +54,10 @@ fn map_outputs_on_their_way_are_within_the_tasks_share() {
     let pairs = ctx.parallelize_in(20, 0..40u64).map(|n| (n, "x".repeat(2 << 20)));
     let lengths = pairs.partition_by(2).map(|(_, text)| text.len() as u64);
     assert_eq!(lengths.sum().unwrap(), 40 * 2 * MEGABYTE);
+    // Listeners hear of tasks later than who waits for their job, and of the end of the job after them.
+    let ended =
+        |events: &[Event]| events.iter().filter(|e| matches!(e, Event::JobEnd { .. })).count();
+    seen.wait(|events| ended(events) == 2);
     let seen = seen.0.lock().unwrap();
     let peaks = seen.iter().filter_map(|event| match event {
         Event::TaskEnd { metrics: Some(metrics), .. } => {
