@@ -132,6 +132,11 @@ fn overlooked(all: &BTreeMap<String, String>, instance: &str) -> Vec<String> {
         if whose == "applications" && instance == "master" && rest.starts_with("sink.") {
             return Some(format!("{key}: there are sinks of master, worker and driver only"));
         }
+        if whose == "executor" && instance == "driver" && rest.starts_with("sink.") {
+            return Some(format!(
+                "{key}: there are no sinks of executors: those of the driver are told their sums"
+            ));
+        }
         if whose != "*" && whose != instance {
             return None;
         }
@@ -316,6 +321,7 @@ mod tests {
             ("*.sink.csv.regex", "a.*"),
             ("worker.source.jvm.class", "org.apache.spark.metrics.source.JvmSource"),
             ("applications.sink.csv.period", "1"),
+            ("executor.sink.graphite.class", "GraphiteSink"),
         ]
         .into_iter()
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -325,7 +331,8 @@ mod tests {
             keys.iter_mut().for_each(|it| it.truncate(it.find(['=', ':']).unwrap()));
             keys
         };
-        assert_eq!(told("driver"), ["*.sink.csv.regex", "driver.sink.p.path"]);
+        let of_executors = "executor.sink.graphite.class";
+        assert_eq!(told("driver"), ["*.sink.csv.regex", "driver.sink.p.path", of_executors]);
         assert_eq!(told("worker"), ["*.sink.csv.regex", "worker.source.jvm.class"]);
         assert_eq!(told("master"), ["*.sink.csv.regex", "applications.sink.csv.period"]);
     }

@@ -2,9 +2,13 @@
 //!
 //! The key is a setting, or made of the cluster's secret.
 
+use std::net::SocketAddr;
+
 use firesteel_conf::{Conf, ConfError, entries};
 use firesteel_jws::JwsKey;
 use firesteel_rpc::{RpcAddress, RpcOptions};
+
+use crate::web::reaches_others;
 
 /// What the key is made for of a secret.
 const PURPOSE: &str = "firesteel rest 2026 token";
@@ -96,6 +100,29 @@ impl TokenKey {
             false => Holder::OfSecret,
         })
     }
+
+    /// Whether the header of a request has a token for an address of the server that it came to: the one that the server tells others,
+    /// or the one at which it was reached. A loopback address is every machine's, and another program may get tokens for it there: it
+    /// counts only for a server that tells others such an address.
+    pub(crate) fn check_at(
+        &self,
+        told: Option<&RpcAddress>,
+        reached: Option<SocketAddr>,
+        authorization: Option<&str>,
+    ) -> Result<(), &'static str> {
+        let reached = reached.map(|it| (it.ip().to_canonical(), it.port()));
+        let is_told_as_loopback = told.is_some_and(|told| !reaches_others(&told.host));
+        let reached = reached.filter(|(ip, _)| is_told_as_loopback || !ip.is_loopback());
+        let reached = reached.map(|(ip, port)| RpcAddress::new(ip.to_string(), port));
+        let mut refusal = None;
+        for at in told.into_iter().chain(&reached) {
+            match self.at(at).check(authorization) {
+                Ok(()) => return Ok(()),
+                Err(why) => refusal = refusal.or(Some(why)),
+            }
+        }
+        Err(refusal.unwrap_or("the server has no address"))
+    }
 }
 
 /// Who has a token.
@@ -146,5 +173,31 @@ mod tests {
         assert_eq!(of_filter.holder(Some(token)), Ok(Holder::User(None)));
         let shown = format!("{of_filter:?}");
         assert!(shown.contains("JwsKey(redacted)"), "{shown}");
+    }
+
+    #[test]
+    fn tokens_count_for_the_address_told_and_for_the_one_reached_unless_every_machine_has_that() {
+        let key = TokenKey::of([7; 32]);
+        for (told, reached, of, may) in [
+            (Some("node-1:8080"), Some("10.0.0.7:8080"), "node-1:8080", true),
+            (Some("node-1:8080"), Some("10.0.0.7:8080"), "10.0.0.7:8080", true),
+            (Some("node-1:8080"), Some("[::ffff:10.0.0.7]:8080"), "10.0.0.7:8080", true),
+            (Some("node-1:8080"), Some("10.0.0.7:8080"), "10.0.0.8:8080", false),
+            (Some("node-1:8080"), Some("10.0.0.7:8080"), "node-1:8081", false),
+            // A token that another server got at 127.0.0.1 of another machine.
+            (Some("node-1:8080"), Some("127.0.0.1:8080"), "127.0.0.1:8080", false),
+            (Some("node-1:8080"), Some("[::1]:8080"), "[::1]:8080", false),
+            (Some("node-1:8080"), Some("127.0.0.1:8080"), "node-1:8080", true),
+            (Some("localhost:8080"), Some("127.0.0.1:8080"), "127.0.0.1:8080", true),
+            (Some("127.0.0.1:8080"), Some("[::ffff:127.0.0.1]:8080"), "127.0.0.1:8080", true),
+            (None, Some("127.0.0.1:8080"), "127.0.0.1:8080", false),
+            (None, None, "node-1:8080", false),
+        ] {
+            let told: Option<RpcAddress> = told.map(|it| it.parse().unwrap());
+            let token = format!("Bearer {}", key.at(&of.parse().unwrap()).sign());
+            let reached = reached.map(|it| it.parse().unwrap());
+            let found = key.check_at(told.as_ref(), reached, Some(&token));
+            assert_eq!(found.is_ok(), may, "{of} at {told:?}, {reached:?}");
+        }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,6 +87,11 @@ pub(crate) struct HttpRequest {
     pub(crate) authorization: Option<String>,
     /// What came with it, or nothing if that is longer than is read.
     pub(crate) body: Option<Bytes>,
+}
+
+/// Whether others than this machine get to what is bound there.
+pub(crate) fn reaches_others(host: &str) -> bool {
+    host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The two ends of a connection.

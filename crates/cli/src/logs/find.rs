@@ -29,6 +29,25 @@ pub(super) struct Stream {
     pub(super) name: String,
     /// Where it can be read.
     pub(super) url: String,
+    /// Whether its URL was a path below the pages of a master.
+    pub(super) is_below_a_master: bool,
+}
+
+impl Stream {
+    pub(super) fn new(name: String, url: String) -> Self {
+        Stream { name, url, is_below_a_master: false }
+    }
+
+    /// A URL without a host is of a master that shows its workers' pages, and those of the server that told of it.
+    fn seen_from(mut self, place: &str) -> Self {
+        if self.url.starts_with('/') && !self.url.starts_with("//") {
+            let begin = place.find("://").map_or(0, |at| at + 3);
+            let end = place[begin..].find('/').map_or(place.len(), |at| begin + at);
+            self.url.insert_str(0, &place[..end]);
+            self.is_below_a_master = true;
+        }
+        self
+    }
 }
 
 /// A URL as an address and what follows it, with a slash in front.
@@ -98,7 +117,10 @@ pub(super) async fn streams(
     };
     for place in places {
         match ask(place, &path, proof).await {
-            Ok(Some(executors)) => return of_executors(&executors, application, executor, stream),
+            Ok(Some(executors)) => {
+                let found = of_executors(&executors, application, executor, stream)?;
+                return Ok(found.into_iter().map(|it| it.seen_from(place)).collect());
+            }
             Err(error) if is_told => return Err(error),
             _ => {}
         }
@@ -126,7 +148,7 @@ fn of_executors(
         // A pattern of the user's without the names of files has one for all.
         let logs = &executor["executorLogs"];
         match logs[stream].as_str().or(logs["log"].as_str()) {
-            Some(url) => found.push(Stream { name, url: url.to_owned() }),
+            Some(url) => found.push(Stream::new(name, url.to_owned())),
             None => {
                 pods.extend(of_pod(executor).map(|command| format!("\n  {command}")));
                 without.push(name);
@@ -186,7 +208,7 @@ fn driver_in(state: &Value, driver: &str, stream: &str) -> Result<Stream, Failur
     let web =
         web.ok_or_else(|| format!("no worker that is there has run {driver} (state: {state})"))?;
     let url = format!("{web}/logPage/?driverId={driver}&logType={stream}");
-    Ok(Stream { name: driver.to_owned(), url })
+    Ok(Stream::new(driver.to_owned(), url))
 }
 
 #[cfg(test)]
@@ -215,6 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn a_url_without_a_host_is_of_the_server_that_told_of_it() {
+        let seen = |url: &str, place: &str| {
+            Stream::new("executor 0".to_owned(), url.to_owned()).seen_from(place).url
+        };
+        for place in ["http://m:8080", "http://m:8080/", "http://m:8080/proxy/app-1"] {
+            assert_eq!(seen("/proxy/w-1/logPage/?a", place), "http://m:8080/proxy/w-1/logPage/?a");
+        }
+        for url in ["http://w:8081/logPage/?a", "//other/logPage"] {
+            assert_eq!(seen(url, "http://m:8080"), url);
+        }
+    }
+
+    #[test]
     fn executors_are_found_by_their_ids_and_those_without_logs_are_told() {
         let executors = json!([
             {"id": "driver", "executorLogs": {}},
@@ -222,7 +257,7 @@ mod tests {
             {"id": "1", "executorLogs": {"log": "w"}},
         ]);
         let of = |wanted: Option<&str>, stream| of_executors(&executors, "app-1", wanted, stream);
-        let stream = |name: &str, url: &str| Stream { name: name.to_owned(), url: url.to_owned() };
+        let stream = |name: &str, url: &str| Stream::new(name.to_owned(), url.to_owned());
         let (first, second) = (stream("executor 0", "v"), stream("executor 1", "w"));
         assert_eq!(of(None, "stderr").unwrap(), [first.clone(), second]);
         assert_eq!(of(Some("0"), "stderr").unwrap(), [first]);

@@ -1,6 +1,6 @@
 //! A stream of a worker, read piece by piece and printed as it is.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use firesteel_rpc::RpcAddress;
 use firesteel_standalone::{TokenKey, gateway};
@@ -36,6 +36,14 @@ pub(super) struct Reader<'a> {
     failures: u32,
 }
 
+/// Why no more of a stream is printed.
+pub(super) enum Broken {
+    /// It cannot be read.
+    Stream(Failure),
+    /// Nothing can be printed, whatever stream it is of.
+    Output(io::Error),
+}
+
 /// From, to, and where the stream ends.
 type Range = (u64, u64, u64);
 
@@ -49,6 +57,22 @@ fn parsed(answer: &[u8]) -> Option<(Range, &[u8])> {
     Some((numbers, &answer[end + 1..]))
 }
 
+/// Where the bytes are that a page of a worker shows: of its own, or below a proxy.
+fn path_of_bytes(page: &str) -> Option<String> {
+    let (path, query) = page.split_once('?')?;
+    let prefix = path.strip_suffix("/logPage/").or(path.strip_suffix("/logPage"))?;
+    Some(format!("{prefix}/log?{query}"))
+}
+
+fn write(heading: Option<&str>, text: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if let Some(heading) = heading {
+        writeln!(out, "==> {heading} <==")?;
+    }
+    out.write_all(text)?;
+    out.flush()
+}
+
 impl<'a> Reader<'a> {
     /// Of the last bytes, or of all if it is 0.
     pub(super) fn open(
@@ -57,12 +81,10 @@ impl<'a> Reader<'a> {
         key: Option<&'a TokenKey>,
     ) -> Result<Self, Failure> {
         let (address, path) = taken_apart(&stream.url)?;
-        let query = path.strip_prefix("/logPage/?").or(path.strip_prefix("/logPage?"));
-        let query = query.ok_or_else(|| {
-            let Stream { name, url } = &stream;
+        let path = path_of_bytes(&path).ok_or_else(|| {
+            let Stream { name, url, .. } = &stream;
             format!("the log of {name} is at {url}, which is no worker's")
         })?;
-        let path = format!("/log?{query}");
         let next = if bytes == 0 { Position::At(0) } else { Position::Last(bytes) };
         Ok(Reader { stream, address, path, next, key, is_known: false, failures: 0 })
     }
@@ -93,17 +115,30 @@ impl<'a> Reader<'a> {
             401 => {
                 let text = format!(
                     "the worker at {} shows output to those only who have the secret of the cluster: set spark.authenticate=true and \
-                     spark.authenticate.secret.file as they are set there; if they are, it is a worker by another name only, under which \
-                     it takes no tokens",
+                     spark.authenticate.secret.file as they are set there; if they are, it tells others another address, and takes \
+                     tokens for that one",
                     self.address
                 );
                 Err(text.into())
             }
             other => {
                 let text = String::from_utf8_lossy(&body);
-                Err(format!("{name}: HTTP {other}: {}", text.trim_end()).into())
+                let hint = if other == 404 { self.hint() } else { String::new() };
+                Err(format!("{name}: HTTP {other}: {}{hint}", text.trim_end()).into())
             }
         }
+    }
+
+    /// Where else the stream may be, if its server does not have it.
+    fn hint(&self) -> String {
+        if !self.stream.is_below_a_master {
+            return String::new();
+        }
+        format!(
+            "; its URL is below the pages of a master (spark.ui.reverseProxy): unless {} is that, ask the master with --url \
+             http://MASTER:8080/proxy/APP while the application runs, or set spark.ui.reverseProxyUrl=http://MASTER:8080 on the workers",
+            self.address
+        )
     }
 
     /// Prints what there is by now, behind a heading if there is one; whether that was something. When it is followed, a worker that
@@ -112,7 +147,7 @@ impl<'a> Reader<'a> {
         &mut self,
         heading: Option<&str>,
         follows: bool,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, Broken> {
         let mut printed = false;
         loop {
             let answer = match self.piece().await {
@@ -121,11 +156,12 @@ impl<'a> Reader<'a> {
                     self.failures += 1;
                     return Ok(printed);
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(Broken::Stream(error)),
             };
             (self.failures, self.is_known) = (0, true);
             let ((from, to, end), said) = parsed(&answer).ok_or_else(|| {
-                format!("{} is no worker's log: {}", self.stream.url, self.stream.name)
+                let Stream { name, url, .. } = &self.stream;
+                Broken::Stream(format!("{url} is no worker's log: {name}").into())
             })?;
             // More than a piece is to be printed: from the beginning of it.
             if let Position::Last(bytes) = self.next
@@ -136,12 +172,7 @@ impl<'a> Reader<'a> {
                 continue;
             }
             if !said.is_empty() {
-                let mut out = std::io::stdout().lock();
-                if let Some(heading) = heading.filter(|_| !printed) {
-                    writeln!(out, "==> {heading} <==")?;
-                }
-                out.write_all(said)?;
-                out.flush()?;
+                write(heading.filter(|_| !printed), said).map_err(Broken::Output)?;
                 printed = true;
             }
             self.next = Position::At(to);
@@ -169,12 +200,16 @@ mod tests {
 
     #[test]
     fn ranges_are_asked_for_and_other_urls_are_told() {
-        let stream = |url: &str| Stream { name: "executor 0".to_owned(), url: url.to_owned() };
+        let stream = |url: &str| Stream::new("executor 0".to_owned(), url.to_owned());
         let url = "http://h:1/logPage/?appId=a&executorId=0&logType=stderr";
         let mut reader = Reader::open(stream(url), 10, None).unwrap();
         assert_eq!(reader.request(), "/log?appId=a&executorId=0&logType=stderr&byteLength=10");
         reader.next = Position::At(7);
         let asked = "/log?appId=a&executorId=0&logType=stderr&offset=7&byteLength=1048576";
+        assert_eq!(reader.request(), asked);
+        let behind = "http://m:8080/spark/proxy/worker-1/logPage/?appId=a&logType=/logPage/";
+        let reader = Reader::open(stream(behind), 10, None).unwrap();
+        let asked = "/spark/proxy/worker-1/log?appId=a&logType=/logPage/&byteLength=10";
         assert_eq!(reader.request(), asked);
         let refused = |url: &str| Reader::open(stream(url), 10, None).err().unwrap().to_string();
         assert!(refused("http://logs.example.org/a/0").contains("which is no worker's"));

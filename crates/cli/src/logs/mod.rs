@@ -20,7 +20,7 @@ use crate::Failure;
 use crate::daemons::{self, Ending};
 use crate::proof::Proof;
 use find::Stream;
-use follow::Reader;
+use follow::{Broken, Reader};
 
 /// How often a stream is looked at for more.
 const EVERY: Duration = Duration::from_millis(500);
@@ -74,6 +74,61 @@ pub(crate) fn run(flags: &LogsFlags) -> Result<ExitCode, Failure> {
     })
 }
 
+/// Streams that are printed together.
+struct Readers<'a> {
+    open: Vec<Reader<'a>>,
+    /// Whether they have headings, and one that cannot be read does not end the others.
+    many: bool,
+    /// Whose output was printed last.
+    last: Option<String>,
+    /// Whether one could not be read.
+    missing: bool,
+}
+
+impl<'a> Readers<'a> {
+    fn open(streams: Vec<Stream>, bytes: u64, key: Option<&'a TokenKey>) -> Result<Self, Failure> {
+        let many = streams.len() > 1;
+        let mut readers = Readers { open: Vec::new(), many, last: None, missing: false };
+        for stream in streams {
+            let name = stream.name.clone();
+            match Reader::open(stream, bytes, key) {
+                Ok(reader) => readers.open.push(reader),
+                Err(error) => readers.miss(&name, error)?,
+            }
+        }
+        Ok(readers)
+    }
+
+    /// Names a stream that cannot be read: that costs nobody the output of the others.
+    fn miss(&mut self, name: &str, error: Failure) -> Result<(), Failure> {
+        if !self.many {
+            return Err(error);
+        }
+        eprintln!("==> {name} <== cannot be read: {error}");
+        (self.missing, self.last) = (true, None);
+        Ok(())
+    }
+
+    /// Prints what there is by now.
+    async fn print(&mut self, follows: bool) -> Result<(), Failure> {
+        for mut reader in std::mem::take(&mut self.open) {
+            let is_new = self.last.as_deref() != Some(reader.name());
+            let heading = (self.many && is_new).then(|| reader.name().to_owned());
+            match reader.print(heading.as_deref(), follows).await {
+                Ok(printed) => {
+                    if printed {
+                        self.last = Some(reader.name().to_owned());
+                    }
+                    self.open.push(reader);
+                }
+                Err(Broken::Stream(error)) => self.miss(reader.name(), error)?,
+                Err(Broken::Output(error)) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
 async fn print(
     flags: &LogsFlags,
     proof: &Proof,
@@ -87,24 +142,14 @@ async fn print(
     )
     .await?;
     if flags.urls {
-        streams.iter().for_each(|Stream { name, url }| println!("{name}\t{url}"));
+        streams.iter().for_each(|Stream { name, url, .. }| println!("{name}\t{url}"));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut readers = Vec::new();
-    for stream in streams {
-        readers.push(Reader::open(stream, flags.bytes, key)?);
-    }
-    let many = readers.len() > 1;
-    let mut last = None;
+    let mut readers = Readers::open(streams, flags.bytes, key)?;
     loop {
-        for (index, reader) in readers.iter_mut().enumerate() {
-            let heading = (many && last != Some(index)).then(|| reader.name().to_owned());
-            if reader.print(heading.as_deref(), flags.follow).await? {
-                last = Some(index);
-            }
-        }
-        if !flags.follow {
-            return Ok(ExitCode::SUCCESS);
+        readers.print(flags.follow).await?;
+        if !flags.follow || readers.open.is_empty() {
+            return Ok(if readers.missing { ExitCode::FAILURE } else { ExitCode::SUCCESS });
         }
         tokio::time::sleep(EVERY).await;
     }

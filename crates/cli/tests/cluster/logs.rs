@@ -29,15 +29,26 @@ fn history(app: &str, urls: &[(&str, &str)]) -> (Daemon, String, TempDir) {
 }
 
 fn history_with(app: &str, urls: &[(&str, &str)], flags: &[&str]) -> (Daemon, String, TempDir) {
+    history_of(app, &[urls], flags)
+}
+
+/// The same, of as many executors as there are lists.
+fn history_of(
+    app: &str,
+    executors: &[&[(&str, &str)]],
+    flags: &[&str],
+) -> (Daemon, String, TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    let urls: serde_json::Map<_, _> =
-        urls.iter().map(|(name, url)| ((*name).to_owned(), (*url).into())).collect();
-    let lines = [
+    let mut lines = vec![
         serde_json::json!({"Event": "SparkListenerLogStart", "Spark Version": "4"}),
         serde_json::json!({"Event": "SparkListenerApplicationStart", "App Name": "n", "App ID": app, "Timestamp": 5, "User": "u"}),
-        serde_json::json!({"Event": "SparkListenerExecutorAdded", "Timestamp": 6, "Executor ID": "0",
-            "Executor Info": {"Host": "h", "Total Cores": 1, "Log Urls": urls}}),
     ];
+    for (id, urls) in executors.iter().enumerate() {
+        let urls: serde_json::Map<_, _> =
+            urls.iter().map(|(name, url)| ((*name).to_owned(), (*url).into())).collect();
+        lines.push(serde_json::json!({"Event": "SparkListenerExecutorAdded", "Timestamp": 6, "Executor ID": id.to_string(),
+            "Executor Info": {"Host": "h", "Total Cores": 1, "Log Urls": urls}}));
+    }
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(directory.path().join(app), text).unwrap();
     let mut command = firesteel(&["history", "--port", "0", "--dir"]);
@@ -140,6 +151,63 @@ fn an_executors_output_is_read_through_the_master_where_only_that_is_reached() {
     assert!(own.contains("Firesteel worker") && own.contains(&format!("\"{base}/")), "{own}");
     let (status, why) = get(&master.page, &format!("/proxy/{app}/"));
     assert!(status.contains("404") && why.contains("spark.ui.reverseProxy=true"), "{why}");
+}
+
+#[test]
+fn the_master_takes_the_proof_of_readers_to_its_workers_and_what_is_gone_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let of_user = |arguments: &[&str]| {
+        let mut command = firesteel(arguments);
+        command.env("XDG_CONFIG_HOME", home.path());
+        command
+    };
+    let proxy = ["--conf", "spark.ui.reverseProxy=true"];
+    let authenticates = ["--conf", "spark.firesteel.worker.logs.authenticate=true"];
+    let master = of_user(&["master", "--port", "0", proxy[0], proxy[1]]);
+    let master = Master::start_with(master, &[]);
+    let work = tempfile::tempdir().unwrap();
+    let mut command =
+        of_user(&["worker", &master.url, "--webui-port", "0", "--cores", "2", "--memory", "1g"]);
+    command.args(proxy).args(authenticates).arg("--work-dir").arg(work.path());
+    let worker = Worker::start_with(command, work);
+    let own = worker.directory("app-1", 0);
+    fs::create_dir_all(&own).unwrap();
+    fs::write(own.join("stderr"), "for few eyes\n").unwrap();
+    let id = wait_for("the worker at the master", || {
+        let state: serde_json::Value = serde_json::from_str(&get(&master.page, "/json/").1).ok()?;
+        state["workers"][0]["id"].as_str().map(str::to_owned)
+    });
+    let url = format!(
+        "http://{}/proxy/{id}/logPage/?appId=app-1&executorId=0&logType=stderr",
+        master.page
+    );
+    // The first executor is on a machine that is gone, the second below a master that the history does not name.
+    let gone = "http://127.0.0.1:9/logPage/?appId=a&executorId=0&logType=stderr";
+    let below = "/proxy/worker-1/logPage/?appId=app-1&executorId=0&logType=stderr";
+    let all = [gone, below, &url].map(|url| [("stderr", url)]);
+    let (_history, history, _logs) = history_of("app-1", &[&all[0], &all[1], &all[2]], &[]);
+    let output = of_user(&["logs", "app-1", "--url", &history]).output().unwrap();
+    let text = said(&output);
+    assert!(text.contains("==> executor 2 <==\nfor few eyes\n"), "{text}");
+    assert!(text.contains("==> executor 0 <== cannot be read: "), "{text}");
+    assert!(text.contains("==> executor 1 <== cannot be read: executor 1: HTTP 404"), "{text}");
+    assert!(text.contains("below the pages of a master") && !output.status.success(), "{text}");
+    let alone = of_user(&["logs", "app-1", "2", "--url", &history]).output().unwrap();
+    assert_eq!(said(&alone), "for few eyes\n");
+    assert!(alone.status.success());
+    // Who proves something else is nobody, also as the master's user.
+    let mut stranger = firesteel(&["logs", "app-1", "2", "--url", &history]);
+    stranger.args(["--conf", "spark.authenticate=true", "--conf"]);
+    stranger.arg("spark.authenticate.secret=of another cluster, and long enough");
+    let stranger = stranger.output().unwrap();
+    assert!(!said(&stranger).contains("few eyes"), "{}", said(&stranger));
+    assert!(said(&stranger).contains("spark.authenticate"), "{}", said(&stranger));
+    // Where nothing can be printed, no stream is to blame.
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = of_user(&["logs", "app-1", "--url", &history]);
+    let output = command.stdout(full).stderr(std::process::Stdio::piped()).output().unwrap();
+    let text = said(&output);
+    assert!(!output.status.success() && !text.contains("executor 2"), "{text}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use firesteel_backend::command::Command;
+use firesteel_conf::process_variables::DRIVER_ATTRIBUTE;
 use firesteel_conf::{Conf, Entry, REDACTED, entries};
 use firesteel_engine::ApplicationSpec;
 use firesteel_kubernetes_core::names::LONGEST_PREFIX;
@@ -321,6 +322,9 @@ fn environment(settings: &Conf, app: &str, name: &str) -> Vec<EnvVar> {
         variable("SPARK_CONF_DIR", CONF_DIR),
         variable("SPARK_APPLICATION_ID", app),
         variable_of_pod(DRIVER_ADDRESS, "status.podIP"),
+        // Attributes, by which its logs are found, as those of executors.
+        variable_of_pod(&format!("{DRIVER_ATTRIBUTE}KUBERNETES_NAMESPACE"), "metadata.namespace"),
+        variable_of_pod(&format!("{DRIVER_ATTRIBUTE}KUBERNETES_POD_NAME"), "metadata.name"),
         secret_variable(CONF_VARIABLE, &secret, CONF_VARIABLE),
         secret_variable(APPLICATION_SECRET, &secret, APPLICATION_SECRET),
     ];
@@ -396,6 +400,16 @@ mod tests {
         let pod = serde_json::to_string(&driver.pod).unwrap();
         assert!(!pod.contains("for-the-driver") && data["API_TOKEN"] == "for-the-driver", "{pod}");
         assert!(data[APPLICATION_SECRET].len() > 30 && !pod.contains(&data[APPLICATION_SECRET]));
+        for (name, field) in [
+            ("KUBERNETES_NAMESPACE", "metadata.namespace"),
+            ("KUBERNETES_POD_NAME", "metadata.name"),
+        ] {
+            let env = driver.pod.spec.as_ref().unwrap().containers[0].env.as_ref().unwrap();
+            let name = format!("SPARK_DRIVER_ATTRIBUTE_{name}");
+            let found = env.iter().find(|it| it.name == name).unwrap();
+            let source = found.value_from.as_ref().unwrap().field_ref.as_ref().unwrap();
+            assert_eq!(source.field_path, field);
+        }
         assert_eq!(map.metadata.owner_references.unwrap()[0].name, "pi-1-driver");
     }
 

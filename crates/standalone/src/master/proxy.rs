@@ -326,10 +326,8 @@ impl Proxy {
         let key = self.logs.as_ref().filter(|_| target.is_worker)?;
         let may_read = match head.headers.get(AUTHORIZATION) {
             Some(proof) => {
-                let (ip, port) = (ends.own.ip().to_canonical(), ends.own.port());
-                let reached = RpcAddress::new(ip.to_string(), port);
-                let mut own = self.address.iter().chain([&reached]);
-                own.any(|own| key.at(own).check(proof.to_str().ok()).is_ok())
+                let own = self.address.as_ref();
+                key.check_at(own, Some(ends.own), proof.to_str().ok()).is_ok()
             }
             None => ends.of_asker(&head.headers)?.is_own_user().await,
         };

@@ -9,9 +9,10 @@ use firesteel_standalone_core::description::WorkerDescription;
 use firesteel_standalone_core::worker::{CleanUp, DownloadOptions, WorkerOptions};
 
 use super::cache::CacheOptions;
-use super::log_page::{ReaderKeys, Readers, reaches_others};
+use super::log_page::{ReaderKeys, Readers};
 use super::logs::{Full, Output, Rolling};
 use crate::master::millis;
+use crate::web::reaches_others;
 use crate::{StartError, TokenKey};
 
 /// What a worker is started with.

@@ -8,7 +8,6 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::io::ErrorKind;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use firesteel_rpc::RpcAddress;
@@ -48,26 +47,17 @@ pub(super) struct ReaderKeys {
 
 impl ReaderKeys {
     fn check(&self, asked: &HttpRequest) -> Result<(), &'static str> {
-        let reached = asked
-            .ends
-            .map(|ends| RpcAddress::new(ends.own.ip().to_canonical().to_string(), ends.own.port()));
+        let reached = asked.ends.map(|ends| ends.own);
         let authorization = asked.authorization.as_deref();
-        let own: Vec<&RpcAddress> = self.address.iter().chain(&reached).collect();
-        let all = self.keys.iter().flat_map(|key| own.iter().map(|at| key.at(at)));
         let mut refusal = None;
-        for key in all {
-            match key.check(authorization) {
+        for key in &self.keys {
+            match key.check_at(self.address.as_ref(), reached, authorization) {
                 Ok(()) => return Ok(()),
                 Err(why) => refusal = refusal.or(Some(why)),
             }
         }
-        Err(refusal.unwrap_or("the worker has no address"))
+        Err(refusal.unwrap_or("the worker has no key"))
     }
-}
-
-/// Whether others than this machine get to what is bound there.
-pub(super) fn reaches_others(host: &str) -> bool {
-    host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 impl Readers {
@@ -262,6 +252,7 @@ fn page(wanted: &Wanted<'_>, part: &Part, root: &str) -> HttpResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::web::reaches_others;
 
     /// Directories, stream, first byte and length.
     type Found = (Vec<String>, &'static str, Option<u64>, u64);

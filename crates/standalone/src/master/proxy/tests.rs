@@ -148,6 +148,17 @@ async fn add_application(shell: &Shell, number: u64, web_ui: &str) {
 
 impl Cluster {
     async fn start(app: &str, worker: &str, settings: &[(&str, &str)]) -> Self {
+        Self::start_with(app, worker, settings, None, None).await
+    }
+
+    /// With the key of readers, and a host that others are told.
+    async fn start_with(
+        app: &str,
+        worker: &str,
+        settings: &[(&str, &str)],
+        logs: Option<TokenKey>,
+        host: Option<&str>,
+    ) -> Self {
         let mut conf = Conf::default();
         conf.set("spark.ui.reverseProxy", true);
         for (key, value) in settings {
@@ -169,7 +180,8 @@ impl Cluster {
         let app = shell.view().0.active_apps[0].app.0.to_string();
         let web = web::bind("127.0.0.1", "127.0.0.1", 0, 0).await.unwrap();
         let web = web.also_named(&conf).unwrap();
-        let web = web.in_front(Proxy::from_conf(&conf, &shell, None, None).unwrap());
+        let told = RpcAddress::new(host.unwrap_or(&web.address.host), web.address.port);
+        let web = web.in_front(Proxy::from_conf(&conf, &shell, logs, Some(told)).unwrap());
         let (address, stop) = (web.address.clone(), CancellationToken::new());
         let handler = pages::handler(shell, pages::Operating::from_conf(&conf).unwrap());
         tokio::spawn(web::serve(web, handler, pages::FORM, stop.clone()));
@@ -245,6 +257,37 @@ async fn pages_of_applications_and_workers_are_shown_below_the_masters_own() {
     let asked = lower(&behind.last());
     assert!(asked.contains("authorization: bearer x"), "a worker may know: {asked}");
     assert!(asked.contains(&format!("x-forwarded-context: /proxy/{WORKER_ID}\r\n")), "{asked}");
+}
+
+#[tokio::test]
+async fn a_readers_token_for_the_master_becomes_one_for_the_worker_and_no_other_token_does() {
+    let (at, behind) = start_behind().await;
+    let (url, key) = (format!("http://{at}"), TokenKey::of([7; 32]));
+    let worker = RpcAddress::new("127.0.0.1", at.port());
+    let other = TokenKey::of([8; 32]);
+    for (host, key_of_token, made_for, is_for_worker) in [
+        (None, &key, "127.0.0.1", true),
+        (Some("node-1"), &key, "node-1", true),
+        // Another machine's program may have got it there.
+        (Some("node-1"), &key, "127.0.0.1", false),
+        (Some("node-1"), &key, "evil.org", false),
+        (None, &other, "127.0.0.1", false),
+    ] {
+        let cluster = Cluster::start_with(&url, &url, &[], Some(key.clone()), host).await;
+        let token = key_of_token.at(&RpcAddress::new(made_for, cluster.address.port)).sign();
+        let ask = async |id: &str| {
+            let request = format!(
+                "GET /proxy/{id}/log HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"
+            );
+            cluster.ask(&request).await;
+            let asked = behind.last();
+            asked.lines().find_map(|line| Some(line.strip_prefix("authorization: ")?.to_owned()))
+        };
+        let told = ask(WORKER_ID).await;
+        let may = key.at(&worker).check(told.as_deref()).is_ok();
+        assert_eq!(may, is_for_worker, "{host:?} {made_for}");
+        assert_eq!(ask(&cluster.app).await, None, "an application may be anybody's");
+    }
 }
 
 #[tokio::test]
