@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use firesteel_backend::blame::End;
 use firesteel_backend::provider::{ProviderCommand, ProviderEvent};
-use firesteel_kubernetes_core::allocator::PodRequest;
+use firesteel_kubernetes_core::allocator::{AllocatorEvent, Change, PodRequest};
 use firesteel_kubernetes_core::options::Keep;
 use firesteel_kubernetes_core::pod::Pod;
 use firesteel_kubernetes_core::{Generation, PodName, PodUid};
@@ -35,6 +35,8 @@ pub(super) struct Book {
     cut_off: Executors,
     /// Those that had ended by themselves when the registry waited no longer for why: their pods tell.
     unexplained: Executors,
+    /// Those of whose pods the allocator has heard anything: of others it cannot ask for what they tell.
+    heard_of: Executors,
     started: Executors,
     registered: Executors,
     released: Executors,
@@ -109,6 +111,29 @@ impl Book {
     }
 
     /// The allocator is about to hear this.
+    pub(super) fn hears(&mut self, event: &AllocatorEvent) {
+        match event {
+            AllocatorEvent::Created { executor, answer: Ok(_), .. } => {
+                self.heard_of.insert(*executor);
+            }
+            AllocatorEvent::Listed { answer: Ok(list), .. } => {
+                list.pods.iter().for_each(|pod| self.hears_of(pod));
+            }
+            AllocatorEvent::Watched { change, .. } => match &**change {
+                Change::Applied(pod) | Change::Deleted(pod) => self.hears_of(pod),
+                Change::Bookmark(_) => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// There may be others of the same number.
+    fn hears_of(&mut self, pod: &Pod) {
+        let own = |executor: &ExecutorId| self.uids.get(executor) == Some(&pod.uid);
+        self.heard_of.extend(pod.executor.filter(own));
+    }
+
+    /// The same of a command.
     pub(super) fn commanded(&mut self, command: &ProviderCommand) {
         match command {
             ProviderCommand::SetTarget(target) => self.target = *target,
@@ -117,12 +142,9 @@ impl Book {
                 for executor in executors {
                     let Truth { by_app, by_platform, unsure } = self.truth_of(*executor);
                     let worked = self.registered.contains(executor);
-                    if self.cut_off.contains(executor)
-                        && worked
-                        && by_app
-                        && !by_platform
-                        && !unsure
-                    {
+                    let lost = worked && self.cut_off.contains(executor);
+                    let alone = by_app && !by_platform && !unsure;
+                    if lost && alone && self.heard_of.contains(executor) {
                         self.unexplained.insert(*executor);
                     }
                 }

@@ -102,6 +102,9 @@ impl World {
 
     pub(super) fn feed_allocator(&mut self, of: u64, event: AllocatorEvent) -> Result<(), String> {
         let now = self.tick();
+        if self.driver_of(of).is_some() {
+            self.book.hears(&event);
+        }
         let Some(driver) = self.driver_of(of) else { return Ok(()) };
         let mut out = Vec::new();
         let stale = driver.allocator.stale_messages();
