@@ -86,7 +86,7 @@ impl Site {
             command.args(["--data-binary", &body.to_string()]);
         }
         let answer = process::run(command.arg(format!("{URL}{path}")), REQUEST)?.stdout;
-        serde_json::from_str(&answer).with_context(|| format!("{method} {path}: {answer}"))
+        granted(&answer).with_context(|| format!("{method} {path}: {answer}"))
     }
 
     /// A namespace whose pods may do anything in it.
@@ -126,10 +126,34 @@ impl Site {
     }
 }
 
+/// What was asked for, unless the answer is a refusal: `curl` takes one for an answer as good as any.
+fn granted(answer: &str) -> Result<Value> {
+    let answer: Value = serde_json::from_str(answer).context("the answer cannot be read")?;
+    let refused = answer["kind"] == "Status" && answer["status"] == "Failure";
+    ensure!(!refused, "the API server says no");
+    Ok(answer)
+}
+
 impl Drop for Site {
     fn drop(&mut self) {
         // The script ends the cluster when its input does.
         drop(self.script.stdin.take());
         let _ = self.script.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::granted;
+
+    #[test]
+    fn a_request_that_is_refused_has_failed() {
+        assert!(granted(r#"{"kind":"Status","status":"Failure","code":403}"#).is_err());
+        assert!(granted("<html>").is_err());
+        for granted_one in
+            [r#"{"kind":"Status","status":"Success"}"#, r#"{"kind":"Pod","status":{}}"#]
+        {
+            assert!(granted(granted_one).is_ok(), "{granted_one}");
+        }
     }
 }
