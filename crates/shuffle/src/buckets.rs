@@ -68,7 +68,7 @@ impl Buffer {
     #[inline(always)]
     fn see_last(&mut self, next: usize) {
         let last = std::mem::replace(&mut self.unseen, next);
-        // If there is none, this is more than any short record has.
+        // If there is none, this is more than any short record has, or than there are bytes before it.
         let length = next.wrapping_sub(last);
         let hash = match self.bytes[..next].last_chunk() {
             Some(bytes) if (1..=8).contains(&length) => {
@@ -86,8 +86,10 @@ impl Buffer {
 
     /// Leaves no record unseen.
     fn see_all(&mut self) {
-        self.see_last(self.bytes.len());
-        self.unseen = NONE;
+        if self.unseen != NONE {
+            self.see_last(self.bytes.len());
+            self.unseen = NONE;
+        }
     }
 
     /// The records in pieces of about a block each.
