@@ -243,6 +243,17 @@ mod tests {
     use super::*;
     use crate::fake::{ApiServer, refuses};
 
+    fn driver_at(server: &ApiServer) -> (Cluster, Driver) {
+        let cluster = Cluster {
+            client: server.client.clone(),
+            namespace: "jobs".to_owned(),
+            url: server.url.clone(),
+            limit: Duration::from_secs(5),
+        };
+        let [name, uid, container] = ["d", "u", "c"].map(str::to_owned);
+        (cluster, Driver { name, uid, container })
+    }
+
     /// Follows a driver whose pod is this one, with no patience at all.
     async fn followed(pod: Value, deletes: u16) -> (Result<Outcome, Error>, ApiServer) {
         let server = ApiServer::start(move |(line, _)| match line.as_str() {
@@ -254,14 +265,7 @@ mod tests {
             _ => Some((200, pod.clone())),
         })
         .await;
-        let cluster = Cluster {
-            client: server.client.clone(),
-            namespace: "jobs".to_owned(),
-            url: server.url.clone(),
-            limit: Duration::from_secs(5),
-        };
-        let driver =
-            Driver { name: "d".to_owned(), uid: "u".to_owned(), container: "c".to_owned() };
+        let (cluster, driver) = driver_at(&server);
         let mut tell = |_: &str| {};
         let none = Patience { image: Duration::ZERO, start: Duration::ZERO, node: None };
         let outcome = to_the_end(&cluster, &driver, LEAST_INTERVAL, &none, &mut tell).await;
@@ -412,14 +416,7 @@ mod tests {
             Some((200, pod))
         })
         .await;
-        let cluster = Cluster {
-            client: server.client.clone(),
-            namespace: "jobs".to_owned(),
-            url: server.url.clone(),
-            limit: Duration::from_secs(5),
-        };
-        let driver =
-            Driver { name: "d".to_owned(), uid: "u".to_owned(), container: "c".to_owned() };
+        let (cluster, driver) = driver_at(&server);
         let patience = Patience::of(&Conf::new()).unwrap();
         let (mut told, begun) = (Vec::new(), Instant::now());
         let mut tell = |words: &str| told.push(words.to_owned());
